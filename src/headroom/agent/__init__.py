@@ -1,0 +1,1 @@
+"""What a policy reads and writes: prompts, histories and the action grammar."""

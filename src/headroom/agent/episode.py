@@ -1,0 +1,68 @@
+"""Turns, episodes and groups, held as the sampler made them.
+
+Token ids and log-probabilities are stored and trained on; text is kept for reading only and is never tokenised
+again. One turn is one training sample: (observation + short history) -> action.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+import numpy.typing as npt
+
+from headroom.worlds.base import Outcome
+
+
+class Ending(StrEnum):
+    """How an episode ended."""
+
+    DONE = "done"  # the page ended it
+    HORIZON = "horizon"  # the turn limit was reached
+    INFRASTRUCTURE = "infrastructure"  # excluded with a count, never scored
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One turn.
+
+    ``prompt_ids`` int32 (P,) and ``action_ids`` int32 (A,), the end token included when it was sampled;
+    ``log_probabilities`` float32 (A,), of ``action_ids`` under the softmax that sampled them (temperature
+    applied, natural logarithm).
+    """
+
+    prompt_ids: npt.NDArray[np.int32]
+    action_ids: npt.NDArray[np.int32]
+    log_probabilities: npt.NDArray[np.float32]
+    action_text: str
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Episode:
+    """One episode: ``success`` is done with a raw reward above the declared threshold."""
+
+    task: str
+    seed: int
+    sample: int  # index among the samples of the same page; 0 for greedy
+    turns: tuple[Turn, ...]
+    raw_reward: float
+    success: bool
+    ending: Ending
+    failure: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The samples of one page: every episode has the same task and seed (GRPO's group)."""
+
+    task: str
+    seed: int
+    episodes: tuple[Episode, ...]
+
+    def __post_init__(self) -> None:
+        for episode in self.episodes:
+            if (episode.task, episode.seed) != (self.task, self.seed):
+                msg = f"group ({self.task}, {self.seed}) holds an episode of ({episode.task}, {episode.seed})"
+                raise ValueError(msg)

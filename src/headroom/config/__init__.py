@@ -1,0 +1,1 @@
+"""The configuration: pydantic models, and their resolution into one small file per job."""

@@ -1,0 +1,105 @@
+"""What one job reads: the slice of the study that can change its result, and nothing else.
+
+The resolved file of a job is the JSON of one of these models. A setting that a stage does not read is not in its
+file, so editing the plot style cannot retrain a model.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Literal, TypeVar
+
+from pydantic import ValidationError
+
+from headroom.config.models import (
+    Demonstrations,
+    Evaluation,
+    Grpo,
+    Model,
+    Sft,
+    Statistics,
+    Strict,
+    Tasks,
+    WorldSettings,
+)
+
+TaskSet = Literal["mastered", "headroom"]
+
+
+class DemonstrationsJob(Strict):
+    """Collect oracle episodes on the train seeds."""
+
+    world: WorldSettings
+    tasks: tuple[str, ...]
+    demonstrations: Demonstrations
+
+
+class SftJob(Strict):
+    """Train one initialisation."""
+
+    name: str
+    model: Model
+    sft: Sft
+
+
+class SelectJob(Strict):
+    """Choose the task sets by SFT success on the selection seeds."""
+
+    world: WorldSettings
+    tasks: Tasks
+    seed: int = 0
+
+
+class ReadingJob(Strict):
+    """The headroom reading on the reading seeds, before any training."""
+
+    world: WorldSettings
+    evaluation: Evaluation
+    statistics: Statistics
+
+
+class GrpoJob(Strict):
+    """One run of the grid."""
+
+    world: WorldSettings
+    grpo: Grpo
+
+
+class EvaluateJob(Strict):
+    """Evaluate one policy on the evaluation seeds."""
+
+    policy: str
+    world: WorldSettings
+    evaluation: Evaluation
+    greedy_on: tuple[TaskSet, ...]
+    sampled_on: tuple[TaskSet, ...]
+
+
+class ContrastJob(Strict):
+    """Contrast every policy with the supervised one."""
+
+    statistics: Statistics
+
+
+Job = TypeVar("Job", bound=Strict)
+
+
+def load_job(path: Path, model: type[Job]) -> Job:
+    """Read a resolved file.
+
+    Raises:
+        SystemExit: the file is missing or does not fit; the message names the file, the key and the remedy.
+    """
+    try:
+        return model.model_validate_json(path.read_bytes())
+    except OSError as error:
+        raise SystemExit(f"{path}: cannot be read ({error.strerror}); run snakemake, which writes it") from error
+    except ValidationError as error:
+        lines = [f"  {'.'.join(map(str, e['loc'])) or '(file)'}: {e['msg']}" for e in error.errors()]
+        raise SystemExit(f"{path}: not a {model.__name__}:\n" + "\n".join(lines)) from error
+
+
+def dump_job(job: Strict) -> str:
+    """The canonical text of a resolved file: sorted keys, two spaces, one end of line."""
+    return json.dumps(job.model_dump(mode="json"), indent=2, sort_keys=True, ensure_ascii=False) + "\n"

@@ -1,0 +1,190 @@
+"""Every setting of the study, one frozen model a stage. Unknown keys fail; nothing has a second home.
+
+``config.yaml`` names a scale; ``workflow/scales/<scale>.yaml`` holds that scale's numbers as a :class:`Study`;
+``workflow/data/runs.tsv`` holds the runs. Resolution (``headroom.config.resolve``) turns the three into one JSON
+file a job, and the bytes of that file decide what reruns.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+Positive = Annotated[int, Field(gt=0)]
+NonNegative = Annotated[int, Field(ge=0)]
+Probability = Annotated[float, Field(ge=0.0, le=1.0)]
+Rate = Annotated[float, Field(ge=0.0, le=1.0)]
+
+
+class Strict(BaseModel):
+    """Base of all models: frozen, unknown keys rejected, numbers finite."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class TinyModel(Strict):
+    """A Qwen3 from configuration, trained from scratch."""
+
+    kind: Literal["tiny"] = "tiny"
+    width: Positive = 96
+    layers: Positive = 2
+    heads: Positive = 3
+    key_value_heads: Positive = 3
+    head_width: Positive = 32
+    feed_forward: Positive = 256
+    rope_base: float = 1000.0
+    tied_embeddings: bool = True
+    slots: Positive = 64
+    closed_share: Probability = Field(
+        0.15, description="A word in at least this share of a task's episodes has a token of its own."
+    )
+    context: Positive = 1024
+
+
+class PretrainedModel(Strict):
+    """A released checkpoint, from a hub or a folder; its own tokenizer, the page as plain text."""
+
+    kind: Literal["pretrained"] = "pretrained"
+    name_or_path: str
+    revision: str | None = Field(None, description="A full commit hash; required for a hub name.")
+    dtype: Literal["float32", "bfloat16"] = "bfloat16"
+    context: Positive = 8192
+
+
+Model = Annotated[TinyModel | PretrainedModel, Field(discriminator="kind")]
+
+
+class WorldSettings(Strict):
+    """MiniWoB++ in Chromium."""
+
+    tabs: Positive = 4
+    horizon: Positive = Field(10, description="Turns after which an episode ends as a failure.")
+    success_above: float = Field(0.99, ge=-1.0, le=1.0, description="Success is done and raw reward above this.")
+    memo_megabytes: NonNegative = Field(256, description="Bound on remembered observations; 0 turns the memo off.")
+    tries: Positive = 3
+    call_timeout_seconds: float = Field(20.0, gt=0)
+
+
+class Tasks(Strict):
+    """Candidate tasks, and the rule that picks the mastered and the headroom set from selection episodes."""
+
+    candidates: tuple[str, ...]
+    mastered: Positive = Field(11, description="Size of the mastered set.")
+    headroom: Positive = Field(10, description="Size of the headroom set.")
+    mastered_at_least: Probability = Field(0.7, description="Greedy success on the selection pool.")
+    headroom_at_most: Probability = Field(0.7, description="Greedy success on the selection pool.")
+    selection_seeds: Positive = 20
+    samples: Positive = Field(8, description="Samples a page at T=1 in the selection pool.")
+
+    @model_validator(mode="after")
+    def _unique(self) -> Tasks:
+        if len(set(self.candidates)) != len(self.candidates):
+            raise ValueError("tasks.candidates names a task twice")
+        if len(self.candidates) < self.mastered + self.headroom:
+            raise ValueError("tasks.candidates has fewer tasks than mastered + headroom together")
+        return self
+
+
+class Demonstrations(Strict):
+    """Oracle episodes on the train seeds."""
+
+    episodes_per_task: Positive = 100
+    episodes_override: dict[str, int] = Field(default_factory=dict, description="task -> number of episodes")
+
+
+class Optimiser(Strict):
+    """AdamW (arXiv 1711.05101)."""
+
+    beta1: Probability = 0.9
+    beta2: Probability = 0.999
+    epsilon: float = Field(1e-8, gt=0)
+    weight_decay: float = Field(0.0, ge=0)
+    gradient_clip: float = Field(1.0, gt=0)
+
+
+class Sft(Strict):
+    """Supervised fine-tuning on the action tokens of the demonstrations."""
+
+    seed: int = 0
+    steps: Positive
+    batch: Positive = 32
+    learning_rate: float = Field(3e-3, gt=0)
+    warmup_steps: NonNegative = 50
+    schedule: Literal["cosine", "constant"] = "cosine"
+    schedule_steps: Positive | None = Field(None, description="Length of the cosine; default: steps.")
+    optimiser: Optimiser = Optimiser()
+    checkpoint_every: Positive = 200
+
+
+class Grpo(Strict):
+    """One GRPO run (arXiv 2402.03300; Dr. GRPO 2503.20783; DAPO 2503.14476)."""
+
+    run: str
+    seed: int
+    init: str = Field(description="Name of the SFT job that the run starts from.")
+    tasks: Literal["mastered", "headroom"]
+    steps: Positive = 40
+    pages_per_step: Positive = 8
+    group_size: Positive = 8
+    temperature: float = Field(1.0, gt=0)
+    updates_per_rollout: Positive = 1
+    learning_rate: float = Field(ge=0)
+    schedule: Literal["constant", "cosine"] = "constant"
+    warmup_steps: NonNegative = 0
+    kl_beta: float = Field(0.0, ge=0)
+    clip_low: float = Field(0.2, gt=0, lt=1)
+    clip_high: float = Field(0.28, gt=0)
+    advantage_scope: Literal["trajectory", "pooled_step"] = "trajectory"
+    advantage_scale: Literal["none", "group_std", "batch_std"] = "none"
+    advantage_epsilon: float = Field(1e-6, gt=0)
+    aggregation: Literal["token_mean", "sequence_mean", "constant_length"] = "token_mean"
+    reward_success: float = 1.0
+    reward_failure: float = 0.0
+    reward_invalid_action: float = 0.0
+    optimiser: Optimiser = Optimiser()
+    microbatch_tokens: Positive = Field(16384, description="Padded tokens a forward pass; never changes the gradient.")
+    max_new_tokens: Positive = 24
+    checkpoint_every: Positive = 10
+
+
+class Evaluation(Strict):
+    """Greedy and sampled episodes on a seed pool, the same for every policy."""
+
+    seeds: Positive = 25
+    samples: Positive = Field(8, description="Samples a page at T=1, for sampled success and pass@k.")
+    temperature: float = Field(1.0, gt=0)
+    pass_at: tuple[Positive, ...] = (1, 2, 4, 8)
+    seed: int = Field(20260714, description="Seed of the sampler.")
+
+
+class Statistics(Strict):
+    """Paired contrasts against the supervised policy."""
+
+    confidence: float = Field(0.95, gt=0, lt=1)
+    bootstrap_draws: Positive = 10000
+    bootstrap_seed: int = 7
+    equivalence_margin: float = Field(0.05, gt=0, lt=1, description="TOST margin on the success difference.")
+    power: float = Field(0.8, gt=0, lt=1, description="Of the minimum detectable effect.")
+
+
+class Study(Strict):
+    """All numbers of one scale."""
+
+    model: Model
+    world: WorldSettings = WorldSettings()
+    tasks: Tasks
+    demonstrations: Demonstrations = Demonstrations()
+    sft: dict[str, Sft] = Field(description="One entry an initialisation: 'sft' and, for the init axis, 'base'.")
+    learning_rates: dict[str, float] = Field(description="Level name in runs.tsv -> learning rate at this scale.")
+    grpo: dict[str, object] = Field(default_factory=dict, description="Defaults of every run; keys of Grpo.")
+    runs: tuple[str, ...] | None = Field(None, description="Ids of runs.tsv to make; default: all.")
+    evaluation: Evaluation = Evaluation()
+    statistics: Statistics = Statistics()
+
+
+class Settings(Strict):
+    """``config.yaml``."""
+
+    scale: Literal["smoke", "tiny", "small", "paper"] = "tiny"
+    tier: Literal["scratch", "checkpoints", "evals", "tables"] = "scratch"

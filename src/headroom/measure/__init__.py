@@ -1,0 +1,1 @@
+"""Evaluation, paired contrasts, the headroom reading and the mechanism."""

@@ -1,0 +1,1 @@
+"""Models: configuration, loading and sampling."""

@@ -1,0 +1,1 @@
+"""Records of how every file was made, and the audit that walks them."""

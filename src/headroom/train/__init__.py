@@ -1,0 +1,1 @@
+"""Demonstrations, supervised fine-tuning and GRPO."""

@@ -1,0 +1,1 @@
+"""Places an agent acts in."""
