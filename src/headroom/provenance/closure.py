@@ -1,0 +1,105 @@
+"""The source files that can change a stage's result: its module, everything it imports from this package, and the
+data files beside them.
+
+Every stage's rule lists its closure as input, so an edit reruns exactly the stages that read the edited file.
+Imports are read from the syntax tree, those inside functions and ``if TYPE_CHECKING`` included: the closure is static
+and may only be too large. A package on the way (``headroom/train/__init__.py``) belongs to it too.
+"""
+
+from __future__ import annotations
+
+import ast
+from functools import cache
+from pathlib import Path
+
+from headroom.provenance.digest import sha256_file, sha256_text
+
+SOURCE = Path(__file__).resolve().parents[2]
+"""The folder that holds the package ``headroom``."""
+
+DATA_FILES = {"headroom.worlds.seeds": ("workflow/data/seeds.tsv",)}
+"""Project files that a module reads although they do not lie beside it."""
+
+WITHOUT_EFFECT = ("headroom.config.", "headroom.provenance.")
+"""Modules that cannot change a result. Records say how it was made; the settings' models reach a job only through the
+bytes of its resolved file, which is an input of its own. An edit there reruns nothing."""
+
+
+def _module_file(name: str, source: Path) -> Path | None:
+    base = source.joinpath(*name.split("."))
+    for path in (base / "__init__.py", base.with_suffix(".py")):
+        if path.is_file():
+            return path
+    return None
+
+
+@cache
+def _imports(path: Path, name: str, is_package: bool) -> frozenset[str]:
+    """Names of this package that ``path`` imports: modules, and members that may be modules."""
+    found: set[str] = set()
+    package = name.split(".") if is_package else name.split(".")[:-1]
+    for node in ast.walk(ast.parse(path.read_bytes(), filename=str(path))):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            module = ".".join([*base, *([node.module] if node.module else [])])
+            found.add(module)
+            found.update(f"{module}.{alias.name}" for alias in node.names)
+    return frozenset(item for item in found if item.split(".")[0] == "headroom")
+
+
+def modules(stage: str, source: Path = SOURCE) -> dict[str, Path]:
+    """Modules that ``headroom.<stage>`` reaches, itself included: dotted name -> file, sorted.
+
+    Raises:
+        ValueError: there is no such module.
+    """
+    start = f"headroom.{stage}"
+    if _module_file(start, source) is None:
+        raise ValueError(f"there is no module {start} under {source}")
+    found: dict[str, Path] = {}
+    waiting = [start]
+    while waiting:
+        name = waiting.pop()
+        path = _module_file(name, source)
+        if path is None or name in found:
+            continue
+        found[name] = path
+        waiting.extend(_imports(path, name, path.name == "__init__.py"))
+        parent = name.rpartition(".")[0]
+        if parent:
+            waiting.append(parent)
+    return dict(sorted(found.items()))
+
+
+def files(stage: str, source: Path = SOURCE) -> list[Path]:
+    """Files of the closure, sorted: modules, data files beside them, and declared project files."""
+    found: set[Path] = set()
+    for name, path in modules(stage, source).items():
+        if name.startswith(WITHOUT_EFFECT):
+            continue
+        found.add(path)
+        found.update(source.parent / extra for extra in DATA_FILES.get(name, ()))
+        if path.name != "__init__.py":
+            found.update(
+                beside
+                for beside in path.parent.iterdir()
+                if beside.is_file() and beside.suffix not in (".py", ".pyc", ".typed", ".md") and beside.name[0] != "."
+            )
+    return sorted(found)
+
+
+def sources(stage: str, source: Path = SOURCE) -> list[str]:
+    """The closure as Snakemake inputs: paths relative to the project, with ``/``."""
+    return [path.relative_to(source.parent).as_posix() for path in files(stage, source)]
+
+
+def digests(stage: str, source: Path = SOURCE) -> dict[str, str]:
+    """Relative path -> sha256 of every file of the closure."""
+    return {path.relative_to(source.parent).as_posix(): sha256_file(path) for path in files(stage, source)}
+
+
+def digest(of: dict[str, str]) -> str:
+    """One sha256 for a closure."""
+    return sha256_text("".join(f"{value}  {name}\n" for name, value in sorted(of.items())))
