@@ -10,13 +10,14 @@ import json
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from headroom.config.models import (
     Demonstrations,
     Evaluation,
     Grpo,
     Model,
+    Positive,
     Sft,
     Statistics,
     Strict,
@@ -49,6 +50,7 @@ class SelectJob(Strict):
     world: WorldSettings
     tasks: Tasks
     seed: int = 0
+    max_new_tokens: Positive = 24
 
 
 class ReadingJob(Strict):
@@ -80,6 +82,9 @@ class ContrastJob(Strict):
     """Contrast every policy with the supervised one."""
 
     statistics: Statistics
+    learning_rates: dict[str, float] = Field(
+        default_factory=dict, description="Level name in runs.tsv -> learning rate, for the table's rows."
+    )
 
 
 Job = TypeVar("Job", bound=Strict)

@@ -73,6 +73,7 @@ class Tasks(Strict):
     mastered: Positive = Field(11, description="Size of the mastered set.")
     headroom: Positive = Field(10, description="Size of the headroom set.")
     mastered_at_least: Probability = Field(0.7, description="Greedy success on the selection pool.")
+    mastered_mean: Probability = Field(0.91, description="Mean greedy success that the mastered set is picked for.")
     headroom_at_most: Probability = Field(0.7, description="Greedy success on the selection pool.")
     selection_seeds: Positive = 20
     samples: Positive = Field(8, description="Samples a page at T=1 in the selection pool.")
@@ -156,6 +157,7 @@ class Evaluation(Strict):
     temperature: float = Field(1.0, gt=0)
     pass_at: tuple[Positive, ...] = (1, 2, 4, 8)
     seed: int = Field(20260714, description="Seed of the sampler.")
+    max_new_tokens: Positive = 24
 
 
 class Statistics(Strict):
@@ -168,6 +170,33 @@ class Statistics(Strict):
     power: float = Field(0.8, gt=0, lt=1, description="Of the minimum detectable effect.")
 
 
+Family = Literal["grid", "replication", "group_size", "headroom", "collapse", "schedule"]
+
+
+class Run(Strict):
+    """One row of ``workflow/data/runs.tsv``: what distinguishes a run from the recipe."""
+
+    run: str = Field(pattern=r"^[a-z][a-z0-9_]*-[0-9]{2,3}$")
+    family: Family
+    tasks: Literal["mastered", "headroom"]
+    init: str = Field(description="Name of the SFT job that the run starts from.")
+    learning_rate: str = Field(description="A level; each scale says what it is worth.")
+    schedule: Literal["constant", "cosine"]
+    kl_beta: float = Field(ge=0)
+    clip_low: float = Field(gt=0, lt=1)
+    clip_high: float = Field(gt=0)
+    group_size: Positive
+    seed: NonNegative
+
+
+class EvaluationPlan(Strict):
+    """On which task sets the policies of a family are evaluated, and how often sampled."""
+
+    greedy: tuple[Literal["mastered", "headroom"], ...] = ("mastered",)
+    sampled: tuple[Literal["mastered", "headroom"], ...] = ()
+    samples: Positive | None = Field(None, description="Samples a page; default: evaluation.samples.")
+
+
 class Study(Strict):
     """All numbers of one scale."""
 
@@ -178,7 +207,11 @@ class Study(Strict):
     sft: dict[str, Sft] = Field(description="One entry an initialisation: 'sft' and, for the init axis, 'base'.")
     learning_rates: dict[str, float] = Field(description="Level name in runs.tsv -> learning rate at this scale.")
     grpo: dict[str, object] = Field(default_factory=dict, description="Defaults of every run; keys of Grpo.")
+    warmup_steps: NonNegative = Field(4, description="Warm-up of the runs whose schedule is cosine.")
     runs: tuple[str, ...] | None = Field(None, description="Ids of runs.tsv to make; default: all.")
+    evaluate: dict[str, EvaluationPlan] = Field(
+        default_factory=dict, description="Name of an SFT job, or family of runs -> plan; default: greedy on mastered."
+    )
     evaluation: Evaluation = Evaluation()
     statistics: Statistics = Statistics()
 

@@ -1,0 +1,265 @@
+"""From three readable files to one small JSON file a job; the bytes of that file decide what reruns.
+
+``config.yaml`` (the scale and the tier) + ``workflow/scales/<scale>.yaml`` (that scale's numbers) +
+``workflow/data/runs.tsv`` (the runs) are checked as a whole before any job starts.
+A fault is one line: file, key, remedy.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+from pydantic import ValidationError
+
+from headroom.config.jobs import (
+    ContrastJob,
+    DemonstrationsJob,
+    EvaluateJob,
+    GrpoJob,
+    ReadingJob,
+    SelectJob,
+    SftJob,
+    dump_job,
+)
+from headroom.config.models import EvaluationPlan, Grpo, Run, Settings, Strict, Study
+from headroom.files import write_text
+
+RUNS_TABLE = "workflow/data/runs.tsv"
+SETTINGS_FILE = "config.yaml"
+SUPERVISED = "sft"
+"""The SFT job that every contrast refers to and that the grid starts from."""
+
+_FROM_THE_TABLE = frozenset(Run.model_fields) - {"family"} | {"warmup_steps"}
+
+Model = TypeVar("Model", bound=Strict)
+
+
+class ConfigError(ValueError):
+    """A setting is wrong; the message is one line that names the file, the key and the remedy."""
+
+
+class _UniqueKeys(yaml.SafeLoader):
+    """YAML in which a key given twice is an error instead of a silent choice."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen: set[Any] = set()
+        for key_node, _ in node.value:
+            key = self.construct_object(key_node, deep=True)
+            if key in seen:
+                line = key_node.start_mark.line + 1
+                raise yaml.MarkedYAMLError(problem=f"key {key!r} is given twice (line {line})")
+            seen.add(key)
+        return super().construct_mapping(node, deep)
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """A checked study: what the Snakefile needs to know, and the text of every job's settings."""
+
+    settings: Settings
+    study: Study
+    runs: tuple[Run, ...]
+    inits: tuple[str, ...]
+    files: Mapping[str, str]
+    """Path relative to the project -> text."""
+
+    @property
+    def policies(self) -> tuple[str, ...]:
+        """Everything that is evaluated: the SFT jobs, then the runs."""
+        return (*self.inits, *(run.run for run in self.runs))
+
+
+def scale_file(scale: str) -> str:
+    """Path of a scale's numbers, relative to the project."""
+    return f"workflow/scales/{scale}.yaml"
+
+
+def _check(model: type[Model], value: object, where: str, remedy: str) -> Model:
+    """Validate, turning pydantic's report into one line."""
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        raise ConfigError(_one_line(error, where, remedy)) from error
+
+
+def _one_line(error: ValidationError, where: str, remedy: str) -> str:
+    first, *others = error.errors()
+    key = ".".join(str(part) for part in first["loc"]) or "(file)"
+    message = first["msg"].removeprefix("Value error, ")
+    if first["type"] == "extra_forbidden":
+        message = "unknown key"
+    elif first["type"] == "missing":
+        message = "is missing"
+    elif not isinstance(first["input"], dict):
+        message += f", not {first['input']!r}"
+    more = f" (and {len(others)} more)" if others else ""
+    return f"{where}: {key}: {message}{more}; {remedy}"
+
+
+def load_yaml(path: Path, name: str) -> object:
+    """Read YAML with unique keys.
+
+    Raises:
+        ConfigError: it is missing or not YAML.
+    """
+    try:
+        return yaml.load(path.read_text(encoding="utf-8"), Loader=_UniqueKeys)  # noqa: S506 (a SafeLoader)
+    except OSError as error:
+        raise ConfigError(f"{name}: cannot be read ({error.strerror}); restore it with git checkout {name}") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        problem = str(error).replace("\n", " ")
+        raise ConfigError(f"{name}: not valid YAML: {problem}; correct it") from error
+
+
+def settings_of(config: Mapping[str, object]) -> Settings:
+    """Check ``config.yaml`` as merged with ``--config``."""
+    allowed = ", ".join(sorted(Settings.model_fields))
+    return _check(Settings, dict(config), f"{SETTINGS_FILE} (or --config)", f"its keys are {allowed}")
+
+
+def load_study(project: Path, scale: str) -> Study:
+    """Check the numbers of one scale, names of tasks and of families included."""
+    name = scale_file(scale)
+    study = _check(Study, load_yaml(project / name, name), name, "see workflow/schemas/study.schema.json")
+    if SUPERVISED not in study.sft:
+        raise ConfigError(f"{name}: sft: has no entry {SUPERVISED!r}; add the supervised policy under that name")
+    _known(name, "tasks.candidates", study.tasks.candidates, _all_tasks(), "task of MiniWoB++")
+    _known(
+        name, "demonstrations.episodes_override", study.demonstrations.episodes_override, study.tasks.candidates, "task"
+    )
+    families = Run.model_fields["family"].annotation.__args__  # type: ignore[union-attr]
+    _known(name, "evaluate", study.evaluate, (*study.sft, *families), "SFT job or family of runs")
+    if taken := sorted(_FROM_THE_TABLE & study.grpo.keys()):
+        raise ConfigError(f"{name}: grpo.{taken[0]}: is a column of {RUNS_TABLE}; set it there")
+    return study
+
+
+def _all_tasks() -> tuple[str, ...]:
+    from headroom.worlds.miniwob.tasks import TASKS
+
+    return tuple(TASKS)
+
+
+def _known(where: str, key: str, names: Iterable[str], known: Iterable[str], what: str) -> None:
+    import difflib
+
+    known = tuple(known)
+    for name in names:
+        if name not in known:
+            close = difflib.get_close_matches(name, known, 1)
+            hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(sorted(known)[:12])}"
+            raise ConfigError(f"{where}: {key}: there is no {what} {name!r}; {hint}")
+
+
+def load_runs(project: Path, study: Study, scale: str) -> tuple[Run, ...]:
+    """Check the run table against a scale, and pick the runs which that scale makes."""
+    path = project / RUNS_TABLE
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"{RUNS_TABLE}: cannot be read ({error.strerror}); restore it with git checkout") from error
+    rows = csv.DictReader(io.StringIO(text), delimiter="\t", restkey="(extra cell)")
+    found: dict[str, Run] = {}
+    cells: dict[tuple[object, ...], str] = {}
+    for row in rows:
+        where = f"{RUNS_TABLE}: line {rows.line_num}"
+        run = _check(Run, {k: v for k, v in row.items() if v is not None}, where, "correct the cell")
+        if run.run in found:
+            raise ConfigError(f"{where}: run: {run.run!r} is given twice; give each run its own id")
+        cell = tuple(value for key, value in run.model_dump().items() if key not in ("run", "family"))
+        if cell in cells:
+            raise ConfigError(f"{where}: repeats the settings of {cells[cell]}; remove one or change its seed")
+        if run.run.rpartition("-")[0] != run.family:
+            raise ConfigError(f"{where}: run: {run.run!r} is not of family {run.family!r}; name it {run.family}-NN")
+        _known(where, "learning_rate", [run.learning_rate], study.learning_rates, f"level in {scale_file(scale)}")
+        _known(where, "init", [run.init], study.sft, f"SFT job in {scale_file(scale)}")
+        found[run.run], cells[cell] = run, run.run
+    if not found:
+        raise ConfigError(f"{RUNS_TABLE}: has no rows; restore it with git checkout")
+    if study.runs is None:
+        return tuple(found.values())
+    _known(scale_file(scale), "runs", study.runs, found, f"run in {RUNS_TABLE}")
+    return tuple(run for run in found.values() if run.run in study.runs)
+
+
+def grpo_of(run: Run, study: Study, scale: str) -> Grpo:
+    """The full settings of one run: the scale's recipe, overridden by the row."""
+    row = run.model_dump(exclude={"family", "learning_rate"})
+    values = {
+        **study.grpo,
+        **row,
+        "learning_rate": study.learning_rates[run.learning_rate],
+        "warmup_steps": study.warmup_steps if run.schedule == "cosine" else 0,
+    }
+    return _check(Grpo, values, f"{scale_file(scale)}: grpo", "see Grpo in workflow/schemas/study.schema.json")
+
+
+def _evaluate(policy: str, plan: EvaluationPlan, study: Study) -> EvaluateJob:
+    evaluation = study.evaluation
+    if plan.samples is not None:
+        ks = tuple(k for k in evaluation.pass_at if k <= plan.samples)
+        evaluation = evaluation.model_copy(update={"samples": plan.samples, "pass_at": ks})
+    return EvaluateJob(
+        policy=policy, world=study.world, evaluation=evaluation, greedy_on=plan.greedy, sampled_on=plan.sampled
+    )
+
+
+def resolve(config: Mapping[str, object], project: Path) -> Resolved:
+    """Check everything and resolve it.
+
+    Args:
+        config: The content of ``config.yaml``, merged with ``--config``.
+        project: The folder that holds ``config.yaml``.
+
+    Raises:
+        ConfigError: at the first fault.
+    """
+    settings = settings_of(config)
+    scale = settings.scale
+    study = load_study(project, scale)
+    runs = load_runs(project, study, scale)
+    used = {SUPERVISED, *(run.init for run in runs)}
+    inits = tuple(name for name in study.sft if name in used)
+    world = study.world
+    jobs: dict[str, Strict] = {
+        "demonstrations": DemonstrationsJob(
+            world=world, tasks=study.tasks.candidates, demonstrations=study.demonstrations
+        ),
+        "select": SelectJob(world=world, tasks=study.tasks),
+        "reading": ReadingJob(world=world, evaluation=study.evaluation, statistics=study.statistics),
+        "contrast": ContrastJob(statistics=study.statistics),
+    }
+    for name in inits:
+        jobs[f"sft/{name}"] = SftJob(name=name, model=study.model, sft=study.sft[name])
+        jobs[f"evaluate/{name}"] = _evaluate(name, study.evaluate.get(name, EvaluationPlan()), study)
+    for run in runs:
+        jobs[f"grpo/{run.run}"] = GrpoJob(world=world, grpo=grpo_of(run, study, scale))
+        jobs[f"evaluate/{run.run}"] = _evaluate(run.run, study.evaluate.get(run.family, EvaluationPlan()), study)
+    files = {f"results/{scale}/config/{name}.json": dump_job(job) for name, job in jobs.items()}
+    return Resolved(settings, study, runs, inits, files)
+
+
+def write(resolved: Resolved, project: Path) -> list[str]:
+    """Write the files whose bytes differ and remove those of jobs that no longer exist.
+
+    Returns:
+        The paths that changed, so that an unchanged study touches nothing.
+    """
+    changed: list[str] = []
+    for name, text in resolved.files.items():
+        path = project / name
+        if not path.is_file() or path.read_bytes() != text.encode("utf-8"):
+            write_text(path, text)
+            changed.append(name)
+    folder = project / f"results/{resolved.settings.scale}/config"
+    for path in folder.rglob("*.json"):
+        if path.relative_to(project).as_posix() not in resolved.files:
+            path.unlink()
+            changed.append(path.relative_to(project).as_posix())
+    return sorted(changed)
