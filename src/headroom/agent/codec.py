@@ -74,11 +74,11 @@ class SlotCodec:
     """The tiny model's codec. ``tokens`` is token -> id, ``limit`` the longest prompt in tokens."""
 
     def __init__(self, tokens: dict[str, int], *, slot_count: int, limit: int) -> None:
-        self._tokens = tokens
+        self.tokens = tokens
         self._slot_count = slot_count
         self._limit = limit
         self._closed = frozenset(token for token in tokens if not (len(token) > 1 and token[0] in "[<"))
-        self._other = tokens[slots.OTHER]
+        self.other_id = tokens[slots.OTHER]
 
     @classmethod
     def build(cls, turns: Iterable[tokenizer.Turn], *, slot_count: int, closed_share: float, context: int) -> SlotCodec:
@@ -88,22 +88,22 @@ class SlotCodec:
 
     @cached_property
     def _by_id(self) -> dict[int, str]:
-        return {index: token for token, index in self._tokens.items()}
+        return {index: token for token, index in self.tokens.items()}
 
     @property
     def end_ids(self) -> tuple[int, ...]:
-        return (self._tokens[slots.END],)
+        return (self.tokens[slots.END],)
 
     @property
     def pad_id(self) -> int:
-        return self._tokens[tokenizer.PAD]
+        return self.tokens[tokenizer.PAD]
 
     @property
     def size(self) -> int:
-        return len(self._tokens)
+        return len(self.tokens)
 
     def _ids(self, tokens: Iterable[str]) -> list[int]:
-        return [self._tokens.get(token, self._other) for token in tokens]
+        return [self.tokens.get(token, self.other_id) for token in tokens]
 
     def slot_text(self, prompt: str) -> str:
         """The prompt as the tokenizer of the checkpoint reads it: tokens with spaces between."""
@@ -115,7 +115,7 @@ class SlotCodec:
         ids = self._ids(slots.prompt_tokens(lines, table))
         excess = len(ids) - self._limit
         if excess > 0:
-            mark = self._tokens[slots.structure(HISTORY)]
+            mark = self.tokens[slots.structure(HISTORY)]
             tail = len(ids) - ids.index(mark) if mark in ids else 1
             ids = ids[: max(0, self._limit - tail)] + ids[-tail:]
         return EncodedPrompt(np.asarray(ids, np.int32), table)
@@ -130,7 +130,7 @@ class SlotCodec:
         return slots.action_text(tokens, prompt.table)
 
     def save(self, folder: Path) -> None:
-        tokenizer.save_tokenizer(folder, self._tokens)
+        tokenizer.save_tokenizer(folder, self.tokens)
         write_json(folder / SLOTS_FILE, {"format": 1, "prompt_limit": self._limit, "slots": self._slot_count})
 
 

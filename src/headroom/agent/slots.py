@@ -15,7 +15,7 @@ Limits, by design:
 
 * A string can be typed only if its units stand in the prompt (or are closed words); anything else reads ``<other>``.
 * At most ``slots`` open units a turn have a slot, those of the goal first, then in page order; the rest is
-  ``<other>``, which decodes to U+FFFD and so misses every target.
+  ``<other>``, which decodes to U+FFFD and so misses every target. So does a role that no training page had.
 * Strings that differ in spacing alone are the same string here; the first on the page is meant.
 """
 
@@ -86,14 +86,15 @@ def lexemes(line: str) -> tuple[Lexeme, ...]:
 
 def read_lines(prompt: str) -> Lines:
     """Take a prompt apart."""
-    goal, rest = "", []
+    goal = ""
+    rest: list[tuple[Lexeme, ...]] = []
     for line in prompt.split("\n"):
         if line.startswith(GOAL) and not goal:
             goal = line[len(GOAL) :].strip()
         elif line.startswith(f"{MALFORMED} "):
             # What the model babbled is not worth a slot; that it did is.
             rest.append((Lexeme(MALFORMED, False),))
-        elif line:
+        elif line.strip():
             rest.append(lexemes(line))
     return Lines(goal, tuple(rest))
 

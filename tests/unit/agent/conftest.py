@@ -20,7 +20,16 @@ def training_turns() -> list[Turn]:
             f'Click on the "Name{seed}" button.', (Element("button", f"Name{seed}"), Element("button", f"Else{seed}"))
         )
         turns.append(Turn("press-a-button", seed, prompt_text([page], []), f'click button "Name{seed}"'))
-        form = Observation(f"Enter Word{seed} and click Submit.", (Element("textbox", ""), Element("button", "Submit")))
+        form = Observation(
+            f"Enter Word{seed} and click Submit.",
+            (
+                Element("textbox", ""),
+                Element("button", "Submit"),
+                Element("text", f"Note{seed}"),
+                Element("cell", f"Cell{seed}"),
+                Element("combobox", f"List{seed}", value=f"a{seed}", options=(f"Option{seed}", f"a{seed}")),
+            ),
+        )
         turns.append(Turn("fill-a-form", seed, prompt_text([form], []), f'fill textbox "" "Word{seed}"'))
     return turns
 
