@@ -1,0 +1,180 @@
+"""Stage ``demonstrations``: scripted oracles play the training pages; what they saw and did becomes a table.
+
+An episode enters the table only if the world paid it as a success. The others are counted by task and reason in the
+job's notes, so that a set of demonstrations says how it was thinned. Equal settings give equal bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headroom.agent.grammar import render
+from headroom.agent.prompt import prompt_text
+from headroom.agent.serialise import page_text
+from headroom.config.jobs import DemonstrationsJob, load_job
+from headroom.files import write_parquet
+from headroom.worlds.base import Action, History, Observation, World
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Oracle = Callable[[Sequence[Observation], Sequence[Action]], Action | None]
+
+FILE = "demonstrations.parquet"
+COLUMNS = ("task", "seed", "turn", "utterance", "observation", "action", "page_digest")
+BATCH = 64  # episodes that are played side by side
+
+
+@dataclass
+class Played:
+    """One episode as the oracle plays it."""
+
+    task: str
+    seed: int
+    observations: list[Observation] = field(default_factory=list)
+    actions: list[Action] = field(default_factory=list)
+    left_out: str = ""  # why the episode is not in the table
+    over: bool = False
+
+    def rows(self) -> Iterator[tuple[str, int, int, str, str, str, str]]:
+        """The table rows of a successful episode, in the order of :data:`COLUMNS`."""
+        digest = hashlib.sha256(page_text(self.observations[0]).encode("utf-8")).hexdigest()
+        utterance = self.observations[0].utterance
+        for turn, action in enumerate(self.actions):
+            prompt = prompt_text(self.observations[: turn + 1], self.actions[:turn])
+            yield self.task, self.seed, turn, utterance, prompt, render(action), digest
+
+
+def _advance(episode: Played, observation: Observation, oracle: Oracle, horizon: int, success_above: float) -> None:
+    """Take in one observation and let the oracle answer, or end the episode."""
+    episode.observations.append(observation)
+    if observation.failure:
+        episode.left_out = "infrastructure"
+    elif observation.done:
+        episode.left_out = "" if observation.raw_reward > success_above else "not paid"
+    elif len(episode.actions) == horizon:
+        episode.left_out = "horizon"
+    else:
+        action = oracle(episode.observations, episode.actions)
+        if action is not None:
+            episode.actions.append(action)
+            return
+        episode.left_out = "oracle gave up"
+    episode.over = True
+
+
+def collect(
+    world: World,
+    oracles: Mapping[str, Oracle],
+    starts: Iterable[tuple[str, int]],
+    *,
+    horizon: int,
+    success_above: float,
+    on_end: Callable[[Played], None] = lambda _: None,
+) -> list[Played]:
+    """Play every (task, page seed) with the task's oracle, :data:`BATCH` episodes side by side.
+
+    Args:
+        horizon: actions after which an episode ends as a failure.
+        success_above: an episode succeeds when it is done with a raw reward above this.
+        on_end: called once for each episode when it is over.
+
+    Returns:
+        One :class:`Played` for each start, in the order of ``starts``.
+    """
+    played: list[Played] = []
+    waiting = iter(starts)
+    while episodes := [Played(task, seed) for task, seed in islice(waiting, BATCH)]:
+        live = episodes
+        while live:
+            histories = [History(e.task, e.seed, tuple(e.actions)) for e in live]
+            for episode, observation in zip(live, world.observe(histories), strict=True):
+                _advance(episode, observation, oracles[episode.task], horizon, success_above)
+                if episode.over:
+                    on_end(episode)
+            live = [episode for episode in live if not episode.over]
+        played += episodes
+    return played
+
+
+def table(played: Iterable[Played]) -> pd.DataFrame:
+    """The successful episodes, one row a turn, sorted by (task, seed, turn)."""
+    import pandas as pd
+
+    rows = [row for episode in played if not episode.left_out for row in episode.rows()]
+    frame = pd.DataFrame(rows, columns=list(COLUMNS)).astype({"seed": "int64", "turn": "int64"})
+    return frame.sort_values(["task", "seed", "turn"], kind="stable", ignore_index=True)
+
+
+def left_out(played: Iterable[Played]) -> dict[str, dict[str, int]]:
+    """Task -> reason -> number of episodes that are not in the table; tasks without any are absent."""
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
+    for episode in played:
+        if episode.left_out:
+            counts[episode.task][episode.left_out] += 1
+    return {task: dict(sorted(reasons.items())) for task, reasons in sorted(counts.items())}
+
+
+def _starts(job: DemonstrationsJob) -> list[tuple[str, int]]:
+    from headroom.worlds.seeds import pool
+
+    wanted = job.demonstrations
+    unknown = sorted(set(wanted.episodes_override) - set(job.tasks))
+    if unknown:
+        raise SystemExit(f"demonstrations.episodes_override: {', '.join(unknown)}: not among the tasks; remove the key")
+    counts = {task: wanted.episodes_override.get(task, wanted.episodes_per_task) for task in sorted(job.tasks)}
+    seeds = pool("train", max(counts.values(), default=0))
+    return [(task, seed) for task, count in counts.items() for seed in seeds[:count]]
+
+
+def main(
+    config: Annotated[Path, typer.Option(help="The resolved settings of this job.")],
+    output: Annotated[Path, typer.Option(help="The folder of the result.")],
+) -> None:
+    """Collect oracle demonstrations on the train seeds."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from headroom.provenance import record
+    from headroom.worlds.miniwob.oracles import ORACLES, oracle
+    from headroom.worlds.miniwob.world import MiniWob
+
+    job_settings = load_job(config, DemonstrationsJob)
+    starts = _starts(job_settings)
+    without = sorted(set(job_settings.tasks) - set(ORACLES))
+    if without:
+        raise SystemExit(f"{config}: tasks: no oracle plays {', '.join(without)}; take them off tasks.candidates")
+    with record.job(stage="train.demonstrations", output=output, inputs={}, config=config, seeds={}) as job:
+        columns = (TextColumn("demonstrations"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        with MiniWob(job_settings.world) as world, Progress(*columns, TextColumn("{task.description}")) as progress:
+            bar = progress.add_task("", total=len(starts))
+            played = collect(
+                world,
+                {task: oracle(task) for task in job_settings.tasks},
+                starts,
+                horizon=job_settings.world.horizon,
+                success_above=job_settings.world.success_above,
+                on_end=lambda episode: progress.update(bar, advance=1, description=episode.task),
+            )
+        frame = table(played)
+        missing = sorted(set(job_settings.tasks) - set(frame["task"]))
+        if missing:
+            raise SystemExit(
+                f"{config}: tasks: no demonstration of {', '.join(missing)} succeeded ({left_out(played)}); "
+                "raise world.horizon or take the task off tasks.candidates"
+            )
+        write_parquet(job.output / FILE, frame)
+        job.notes["episodes"] = {task: int(n) for task, n in frame.groupby("task")["seed"].nunique().items()}
+        job.notes["left_out"] = left_out(played)
+        job.notes["turns"] = len(frame)
+
+
+if __name__ == "__main__":
+    typer.run(main)

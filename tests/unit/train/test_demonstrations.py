@@ -1,0 +1,91 @@
+"""Collecting demonstrations, in a fake world that pays for pressing the buttons 1, 2, ... in order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from headroom.files import write_parquet
+from headroom.train import demonstrations
+from headroom.train.demonstrations import collect, left_out, table
+from headroom.worlds.base import Action, Element, History, Observation
+
+
+class FakeCountingWorld:
+    """Seed n asks for n presses; a negative seed is a page that crashes."""
+
+    def __init__(self) -> None:
+        self.batches: list[int] = []
+
+    def observe(self, histories: Sequence[History]) -> list[Observation]:
+        self.batches.append(len(histories))
+        return [self._page(history) for history in histories]
+
+    def _page(self, history: History) -> Observation:
+        if history.seed < 0:
+            return Observation("", (), done=True, failure="the tab crashed")
+        presses = [action.name for action in history.actions]
+        right = presses == [str(n + 1) for n in range(len(presses))]
+        done = len(presses) >= history.seed or not right
+        elements = tuple(Element("button", str(n + 1)) for n in range(history.seed))
+        return Observation(f"Press {history.seed}.", elements, raw_reward=float(done and right), done=done)
+
+    def close(self) -> None:
+        pass
+
+
+def count_up(observations: Sequence[Observation], actions: Sequence[Action]) -> Action | None:
+    return Action("click", "button", str(len(actions) + 1)) if len(actions) < 7 else None
+
+
+def press_nine(observations: Sequence[Observation], actions: Sequence[Action]) -> Action:
+    return Action("click", "button", "9")
+
+
+ORACLES = {"count": count_up, "blunder": press_nine}
+
+
+def play(starts: Sequence[tuple[str, int]], horizon: int = 9) -> list[demonstrations.Played]:
+    return collect(FakeCountingWorld(), ORACLES, starts, horizon=horizon, success_above=0.5)
+
+
+def test_a_successful_episode_is_one_row_a_turn_with_what_was_known_at_that_turn() -> None:
+    frame = table(play([("count", 2)]))
+    assert list(frame.columns) == list(demonstrations.COLUMNS)
+    assert list(frame["turn"]) == [0, 1]
+    assert list(frame["action"]) == ['click button "1"', 'click button "2"']
+    assert 'click button "1" -> ok' not in frame["observation"][0]
+    assert 'click button "1" -> ok' in frame["observation"][1]
+    assert frame["page_digest"].nunique() == 1
+
+
+def test_failures_are_left_out_and_counted_by_task_and_reason() -> None:
+    played = play([("count", 1), ("count", -1), ("count", 9), ("blunder", 2), ("blunder", 3)])
+    assert set(table(played)["seed"]) == {1}
+    assert left_out(played) == {"blunder": {"not paid": 2}, "count": {"infrastructure": 1, "oracle gave up": 1}}
+
+
+def test_the_horizon_ends_an_episode() -> None:
+    assert left_out(play([("count", 5)], horizon=3)) == {"count": {"horizon": 1}}
+    assert left_out(play([("count", 5)], horizon=5)) == {}
+
+
+def test_the_order_of_the_starts_and_their_batches_do_not_change_a_byte(tmp_path: Path, monkeypatch: object) -> None:
+    starts = [("count", n) for n in range(1, 7)] + [("blunder", 1)]
+    write_parquet(tmp_path / "a", table(play(starts)))
+    monkeypatch.setattr(demonstrations, "BATCH", 2)  # type: ignore[attr-defined]
+    write_parquet(tmp_path / "b", table(play(starts[::-1])))
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+def test_episodes_are_played_side_by_side() -> None:
+    world = FakeCountingWorld()
+    collect(world, ORACLES, [("count", n) for n in (1, 2, 3)], horizon=9, success_above=0.5)
+    assert world.batches == [3, 3, 2, 1]
+
+
+def test_each_episode_reports_its_end_once() -> None:
+    ended: list[int] = []
+    starts = [("count", n) for n in (3, 1, 2)]
+    collect(FakeCountingWorld(), ORACLES, starts, horizon=9, success_above=0.5, on_end=lambda e: ended.append(e.seed))
+    assert sorted(ended) == [1, 2, 3]
