@@ -15,7 +15,7 @@ padding at all, and attention sees right padding, which a causal mask hides from
 
 The layers are the model's own modules (a LoRA adapter inside them works), only their order of execution is written
 here; the result equals the ``transformers`` forward up to rounding, which the tests hold for every architecture in
-``ARCHITECTURES``.
+``headroom.policy.files.ARCHITECTURES``.
 """
 
 from __future__ import annotations
@@ -27,9 +27,6 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn import functional
-
-ARCHITECTURES = ("llama", "qwen2", "qwen3")
-"""``model_type`` of the configurations whose decoder layers this module can run."""
 
 
 @dataclass(frozen=True, slots=True)

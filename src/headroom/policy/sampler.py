@@ -35,7 +35,7 @@ class Generation:
 
 
 class TorchSampler:
-    """Samples from a Hugging Face decoder (see ``headroom.policy.forward.ARCHITECTURES``).
+    """Samples from a Hugging Face decoder (see ``headroom.policy.files.ARCHITECTURES``).
 
     ``end_ids`` end an action; several may. ``batch_tokens`` bounds the tokens of one forward pass and of the cache.
     The sampler reads the model's current weights at every call and holds nothing between calls.

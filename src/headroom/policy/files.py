@@ -1,0 +1,109 @@
+"""Is this folder a checkpoint that can be read? Answered from names, sizes and headers, before any library loads.
+
+Weights are safetensors only: a pickle can run code when it is read, so it never is. No torch here, so that a command
+can refuse a bad path at once.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from pathlib import Path
+from typing import Any
+
+ARCHITECTURES = ("llama", "qwen2", "qwen3")
+"""``model_type`` of the configurations whose decoder layers ``headroom.policy.forward`` can run."""
+
+WEIGHTS = "model.safetensors"
+INDEX = "model.safetensors.index.json"
+PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
+_LONGEST_HEADER = 100_000_000  # bytes; the limit of the safetensors library
+
+
+def check_checkpoint(folder: Path) -> dict[str, Any]:
+    """Return the parsed ``config.json`` of a checkpoint folder that can be loaded.
+
+    Pickled files beside whole safetensors weights (an optimiser's state, say) are left unread.
+
+    Raises:
+        ValueError: it cannot; the message is one line with the file, what is wrong with it, and the remedy.
+    """
+    if not folder.is_dir():
+        raise ValueError(f"{folder}: no such checkpoint folder; give a folder with config.json and {WEIGHTS}")
+    config = _config(folder)
+    shapes: dict[str, tuple[int, ...]] = {}
+    for path in _weights(folder):
+        shapes |= tensor_shapes(path)
+    rows = next((shape[0] for name, shape in shapes.items() if name.endswith("embed_tokens.weight")), None)
+    if rows is not None and rows != config.get("vocab_size"):
+        raise ValueError(
+            f"{folder / 'config.json'}: vocab_size is {config.get('vocab_size')}, but the weights hold {rows} tokens; "
+            "the files belong to two different checkpoints"
+        )
+    return config
+
+
+def _config(folder: Path) -> dict[str, Any]:
+    path, adapter = folder / "config.json", folder / "adapter_config.json"
+    if adapter.is_file():
+        raise ValueError(f"{adapter}: the folder holds an adapter; merge it into its base model first")
+    if not path.is_file():
+        raise ValueError(f"{path}: missing; the folder is not a Hugging Face checkpoint")
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{path}: cannot be read ({error}); copy the checkpoint again") from error
+    kind = config.get("model_type") if isinstance(config, dict) else None
+    if "auto_map" in config:
+        raise ValueError(
+            f"{path}: auto_map asks for code from outside, which is never run; use a built-in architecture"
+        )
+    if kind not in ARCHITECTURES:
+        raise ValueError(f"{path}: model_type {kind!r} is not supported; known are {', '.join(ARCHITECTURES)}")
+    if config.get("use_sliding_window"):
+        raise ValueError(f"{path}: use_sliding_window is not supported; set it to false or use another checkpoint")
+    if config.get("quantization_config"):
+        raise ValueError(f"{path}: quantised weights are not supported; use the full-precision checkpoint")
+    return dict(config)
+
+
+def _weights(folder: Path) -> list[Path]:
+    index = folder / INDEX
+    if (folder / WEIGHTS).is_file():
+        return [folder / WEIGHTS]
+    if index.is_file():
+        try:
+            names = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
+        except (OSError, ValueError, KeyError, AttributeError) as error:
+            raise ValueError(f"{index}: cannot be read ({error!r}); copy the checkpoint again") from error
+        for name in names:
+            if Path(name).name != name or not (folder / name).is_file():
+                raise ValueError(f"{folder / name}: missing, though {INDEX} names it; copy the checkpoint again")
+        return [folder / name for name in names]
+    pickled = sorted(path for path in folder.iterdir() if path.suffix in PICKLES)
+    if pickled:
+        raise ValueError(f"{pickled[0]}: pickled weights are never read; convert the checkpoint to safetensors")
+    raise ValueError(f"{folder / WEIGHTS}: missing; the folder holds no weights")
+
+
+def tensor_shapes(path: Path) -> dict[str, tuple[int, ...]]:
+    """Name -> shape of every tensor of a safetensors file, from its header.
+
+    Raises:
+        ValueError: the file's length does not fit its header (a cut download, a full disk).
+    """
+    size = path.stat().st_size
+    try:
+        with path.open("rb") as stream:
+            (length,) = struct.unpack("<Q", stream.read(8))
+            if length > min(size, _LONGEST_HEADER):
+                raise ValueError("the header is longer than the file")
+            header = json.loads(stream.read(length))
+        header.pop("__metadata__", None)
+        shapes = {name: tuple(entry["shape"]) for name, entry in header.items()}
+        end = max((entry["data_offsets"][1] for entry in header.values()), default=0)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, struct.error) as error:
+        raise ValueError(f"{path}: damaged or truncated ({error}); copy it again") from error
+    if size != 8 + length + end:
+        raise ValueError(f"{path}: truncated, {size} of {8 + length + end} bytes; copy it again")
+    return shapes

@@ -1,0 +1,192 @@
+"""Episodes of many pages at once: one call to the world and one to the sampler a turn.
+
+Every random choice has a seed made of (run seed, task, page seed, sample, turn), so an episode does not depend on
+which others it is played beside, and two policies that agree on a distribution agree on the action.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from headroom.agent.codec import EncodedPrompt
+from headroom.agent.episode import Ending, Episode, Turn
+from headroom.agent.grammar import parse
+from headroom.agent.prompt import prompt_text
+from headroom.policy.load import Policy
+from headroom.policy.sampler import Generation
+from headroom.seeds import derive
+from headroom.worlds.base import Action, History, Observation, World
+
+Start = tuple[str, int, int]
+"""(task, page seed, sample): one episode to play."""
+
+
+class Sampler(Protocol):
+    """What a rollout needs of an engine (``TorchSampler`` is one)."""
+
+    def generate(
+        self,
+        prompts: Sequence[npt.NDArray[np.int32]],
+        *,
+        temperature: float,
+        seeds: Sequence[int],
+        max_new_tokens: int,
+    ) -> list[Generation]:
+        """One action a prompt, in the order given."""
+        ...
+
+
+@dataclass(slots=True)
+class PhaseSeconds:
+    """Wall seconds by phase, added up over calls."""
+
+    world: float = 0.0
+    generate: float = 0.0
+
+
+@dataclass(slots=True)
+class _Live:
+    """An episode that is being played."""
+
+    place: int
+    sample: int
+    history: History
+    observations: list[Observation] = field(default_factory=list)
+    actions: list[Action] = field(default_factory=list)
+    turns: list[Turn] = field(default_factory=list)
+
+
+def rollout(
+    world: World,
+    policy: Policy,
+    sampler: Sampler,
+    starts: Sequence[Start],
+    *,
+    horizon: int,
+    temperature: float,
+    seed: int,
+    success_above: float,
+    max_new_tokens: int,
+    phases: PhaseSeconds | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> list[Episode]:
+    """Play every start to its end; ``result[i]`` is the episode of ``starts[i]``.
+
+    Args:
+        world: Answers with observations; an infrastructure failure there ends the episode as such.
+        policy: Its codec reads and writes; its model is used through ``sampler`` only.
+        sampler: Draws the actions.
+        starts: Episodes to play. Equal (task, page seed) share their pages; ``sample`` tells their seeds apart.
+        horizon: Turns after which an episode ends; an action that does not reach the page costs its turn.
+        temperature: Of the sampler; 0 is greedy.
+        seed: Of the run or of the evaluation.
+        success_above: Success is done with a raw reward above this.
+        max_new_tokens: Longest action in tokens.
+        phases: Receives the seconds spent in the world and in the sampler.
+        progress: Called after each turn with (finished episodes, episodes).
+
+    Raises:
+        ValueError: two starts are equal, ``horizon`` is not positive, or the world knows no such task.
+    """
+    if len(set(starts)) != len(starts) or horizon < 1:
+        msg = f"a rollout needs distinct starts and a horizon of at least 1 (got {len(starts)} starts, {horizon} turns)"
+        raise ValueError(msg)
+    clock = phases if phases is not None else PhaseSeconds()
+    episodes: dict[int, Episode] = {}
+    live = [_Live(place, sample, History(task, page)) for place, (task, page, sample) in enumerate(starts)]
+    for turn in range(horizon + 1):
+        with _timed(clock, "world"):
+            observations = world.observe([episode.history for episode in live])
+        playing: list[_Live] = []
+        for episode, observation in zip(live, observations, strict=True):
+            if turn:
+                episode.turns[-1] = _with_outcome(episode.turns[-1], observation)
+            episode.observations.append(observation)
+            ending = _ending(observation, last=turn == horizon)
+            if ending is None:
+                playing.append(episode)
+            else:
+                episodes[episode.place] = _finish(episode, ending, success_above)
+        live = playing
+        if progress is not None:
+            progress(len(episodes), len(starts))
+        if not live:
+            break
+        prompts = _prompts(policy, live)
+        seeds = [
+            derive("rollout", seed, episode.history.task, episode.history.seed, episode.sample, turn)
+            for episode in live
+        ]
+        with _timed(clock, "generate"):
+            generations = sampler.generate(
+                [prompt.ids for prompt in prompts], temperature=temperature, seeds=seeds, max_new_tokens=max_new_tokens
+            )
+        for episode, prompt, generation in zip(live, prompts, generations, strict=True):
+            _act(policy, episode, prompt, generation)
+    return [episodes[place] for place in range(len(starts))]
+
+
+def _prompts(policy: Policy, live: Sequence[_Live]) -> list[EncodedPrompt]:
+    """Encode the next prompt of each episode; members of a group often stand on the same page with the same past."""
+    known: dict[str, EncodedPrompt] = {}
+    prompts = []
+    for episode in live:
+        text = prompt_text(episode.observations, episode.actions)
+        if text not in known:
+            known[text] = policy.codec.encode_prompt(text)
+        prompts.append(known[text])
+    return prompts
+
+
+def _act(policy: Policy, episode: _Live, prompt: EncodedPrompt, generation: Generation) -> None:
+    text = policy.codec.decode_action(generation.ids, prompt)
+    action = parse(text)
+    episode.actions.append(action)
+    episode.history = episode.history.then(action)
+    # The outcome is not known before the world has answered: it is filled in by _with_outcome.
+    episode.turns.append(
+        Turn(prompt.ids, generation.ids, generation.log_probabilities, text, episode.observations[-1].outcome)
+    )
+
+
+def _with_outcome(turn: Turn, observation: Observation) -> Turn:
+    return Turn(turn.prompt_ids, turn.action_ids, turn.log_probabilities, turn.action_text, observation.outcome)
+
+
+def _ending(observation: Observation, *, last: bool) -> Ending | None:
+    if observation.failure:
+        return Ending.INFRASTRUCTURE
+    if observation.done:
+        return Ending.DONE
+    return Ending.HORIZON if last else None
+
+
+def _finish(episode: _Live, ending: Ending, success_above: float) -> Episode:
+    observation = episode.observations[-1]
+    scored = ending is not Ending.INFRASTRUCTURE
+    return Episode(
+        task=episode.history.task,
+        seed=episode.history.seed,
+        sample=episode.sample,
+        turns=tuple(episode.turns),
+        raw_reward=observation.raw_reward if scored else 0.0,
+        success=scored and observation.done and observation.raw_reward > success_above,
+        ending=ending,
+        failure=observation.failure,
+    )
+
+
+@contextmanager
+def _timed(clock: PhaseSeconds, phase: str) -> Iterator[None]:
+    began = time.perf_counter()
+    try:
+        yield
+    finally:
+        setattr(clock, phase, getattr(clock, phase) + time.perf_counter() - began)
