@@ -1,0 +1,288 @@
+"""A Chromium behind the DevTools protocol on two pipes: no port, no driver binary, no dependency.
+
+Messages are JSON ended by a NUL byte, written to the browser's descriptor 3 and read from its 4
+(``--remote-debugging-pipe``). Calls are pipelined: :meth:`Browser.post` any number, then take each :meth:`Browser.next_answer`.
+The browser runs in its own process group, in a fresh profile, with every host name resolving to nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import itertools
+import json
+import os
+import select
+import shutil
+import signal
+import tempfile
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+WIDTH, HEIGHT = 500, 320  # pixels; the window of the benchmark's own environment
+READ_BYTES = 1 << 20
+FLAGS = (
+    "--headless",
+    "--remote-debugging-pipe",
+    "--no-first-run",
+    "--no-default-browser-check",
+    "--no-service-autorun",
+    "--no-pings",
+    "--disable-background-networking",
+    "--disable-client-side-phishing-detection",
+    "--disable-component-update",
+    "--disable-default-apps",
+    "--disable-domain-reliability",
+    "--disable-extensions",
+    "--disable-sync",
+    "--disable-breakpad",
+    "--disable-crash-reporter",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--disable-hang-monitor",
+    "--disable-popup-blocking",
+    "--disable-prompt-on-repost",
+    "--disable-background-timer-throttling",
+    "--disable-backgrounding-occluded-windows",
+    "--disable-renderer-backgrounding",
+    "--disable-features=Translate,OptimizationHints,MediaRouter,PaintHolding,AutofillServerCommunication",
+    "--host-resolver-rules=MAP * ~NOTFOUND",
+    "--allow-file-access-from-files",
+    "--hide-scrollbars",
+    "--mute-audio",
+    "--font-render-hinting=none",
+    "--force-color-profile=srgb",
+    "--force-device-scale-factor=1",
+    "--lang=en-US",
+    f"--window-size={WIDTH},{HEIGHT}",
+)
+# Nothing paints until a frame is asked for; only the headless shell knows these.
+FRAME_FLAGS = ("--enable-begin-frame-control", "--run-all-compositor-stages-before-draw")
+
+
+class BrowserFailure(RuntimeError):
+    """The browser, not the page's content, failed."""
+
+
+class BrowserDied(BrowserFailure):
+    """The process ended or closed its pipe."""
+
+
+class BrowserTimeout(BrowserFailure):
+    """No answer in time: a hang."""
+
+
+class CallRefused(BrowserFailure):
+    """The browser answered one call with an error."""
+
+
+class Browser:
+    """One Chromium process and the calls in flight."""
+
+    def __init__(self, executable: Path, *, begin_frame: bool = True) -> None:
+        """Start the process; the first call finds out whether it lives.
+
+        Raises:
+            BrowserDied: the executable cannot be started.
+        """
+        self.begin_frame = begin_frame
+        self._profile = tempfile.mkdtemp(prefix="headroom-chromium-")
+        self._ids = itertools.count(1)
+        self._answers: dict[int, dict[str, Any]] = {}
+        self._events: list[dict[str, Any]] = []
+        self._pending = b""
+        self._exit_status: int | None = None
+        self._cpu_after_exit = 0.0
+        flags = [*FLAGS, *(FRAME_FLAGS if begin_frame else ()), f"--user-data-dir={self._profile}"]
+        if os.geteuid() == 0:
+            flags.append("--no-sandbox")  # the sandbox refuses root; elsewhere it stays on
+        self.process, self._write, self._read = _spawn([str(executable), *flags, "about:blank"])
+
+    # -- calls -----------------------------------------------------------------------------------------------------
+
+    def post(self, method: str, parameters: Mapping[str, Any] | None = None, *, session: str = "") -> int:
+        """Send a call and return its number; the answer waits for :meth:`next_answer`.
+
+        Raises:
+            BrowserDied: the pipe is closed.
+            BrowserTimeout: the browser has stopped reading.
+        """
+        number = next(self._ids)
+        message: dict[str, Any] = {"id": number, "method": method, "params": dict(parameters or {})}
+        if session:
+            message["sessionId"] = session
+        self._send(json.dumps(message).encode("ascii") + b"\0")
+        return number
+
+    def next_answer(self, numbers: Iterable[int], timeout: float) -> tuple[int, dict[str, Any]]:
+        """Wait for whichever of several calls is answered next.
+
+        Args:
+            numbers: as returned by :meth:`post`.
+            timeout: seconds to wait for it.
+
+        Returns:
+            The call's number and the protocol message, with ``result`` or ``error``.
+
+        Raises:
+            BrowserDied: the process ended.
+            BrowserTimeout: none came in time.
+        """
+        wanted = list(numbers)
+        deadline = time.monotonic() + timeout
+        while True:
+            for number in wanted:
+                if number in self._answers:
+                    return number, self._answers.pop(number)
+            if not self._receive(deadline):
+                raise BrowserTimeout(f"no answer for {timeout:g} s")
+
+    def call(
+        self, method: str, parameters: Mapping[str, Any] | None = None, *, session: str = "", timeout: float
+    ) -> dict[str, Any]:
+        """One call and its result.
+
+        Raises:
+            CallRefused: the browser answered with an error.
+            BrowserDied, BrowserTimeout: as in :meth:`next_answer`.
+        """
+        number = self.post(method, parameters, session=session)
+        _, answer = self.next_answer([number], timeout)
+        if "error" in answer:
+            raise CallRefused(f"{method}: {answer['error'].get('message', 'error')}")
+        result: dict[str, Any] = answer.get("result", {})
+        return result
+
+    def events(self) -> list[dict[str, Any]]:
+        """Take the events that have arrived so far."""
+        taken, self._events = self._events, []
+        return taken
+
+    # -- process ---------------------------------------------------------------------------------------------------
+
+    def alive(self) -> bool:
+        """Whether the process still runs."""
+        if self._exit_status is None:
+            try:
+                done, status, usage = os.wait4(self.process, os.WNOHANG)
+            except ChildProcessError:
+                self._exit_status = -1
+                return False
+            if done:
+                self._exit_status = status
+                self._cpu_after_exit = usage.ru_utime + usage.ru_stime
+        return self._exit_status is None
+
+    def cpu_seconds(self) -> float:
+        """Processor time of the browser and its children so far; 0 where /proc does not exist."""
+        if not self.alive():
+            return self._cpu_after_exit
+        return _group_cpu_seconds(self.process)
+
+    def close(self) -> None:
+        """End the process group and remove the profile; safe to call twice."""
+        for descriptor in (self._write, self._read):
+            if descriptor >= 0:
+                with contextlib.suppress(OSError):
+                    os.close(descriptor)
+        self._write = self._read = -1
+        if self.alive():
+            self._cpu_after_exit = _group_cpu_seconds(self.process)
+            cpu = self._cpu_after_exit
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.process, signal.SIGKILL)
+            with contextlib.suppress(ChildProcessError):
+                _, self._exit_status = os.waitpid(self.process, 0)
+            self._cpu_after_exit = cpu
+        else:
+            # Its children outlive a browser that was killed; the group is ours and ours only.
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.process, signal.SIGKILL)
+        shutil.rmtree(self._profile, ignore_errors=True)
+
+    # -- pipes -----------------------------------------------------------------------------------------------------
+
+    def _send(self, data: bytes, patience: float = 20.0) -> None:
+        view = memoryview(data)
+        deadline = time.monotonic() + patience
+        while view:
+            try:
+                view = view[os.write(self._write, view) :]
+            except BlockingIOError:
+                # Both pipes full would be a deadlock: take in answers while waiting to write.
+                ready_to_read, _, _ = select.select([self._read], [self._write], [], 0.5)
+                if ready_to_read:
+                    self._receive(time.monotonic())
+                if time.monotonic() > deadline:
+                    raise BrowserTimeout("the browser does not read its pipe") from None
+            except OSError as error:
+                raise BrowserDied(f"the browser has closed its pipe ({error.strerror})") from None
+
+    def _receive(self, deadline: float) -> bool:
+        """Read what is there, waiting until the deadline; False when nothing came."""
+        if self._read < 0:
+            raise BrowserDied("the browser is closed")
+        readable, _, _ = select.select([self._read], [], [], max(0.0, deadline - time.monotonic()))
+        if not readable:
+            return False
+        try:
+            data = os.read(self._read, READ_BYTES)
+        except BlockingIOError:
+            return True
+        except OSError as error:
+            raise BrowserDied(f"reading from the browser failed ({error.strerror})") from None
+        if not data:
+            raise BrowserDied("the browser has ended")
+        *messages, self._pending = (self._pending + data).split(b"\0")
+        for raw in messages:
+            message = json.loads(raw)
+            if "id" in message:
+                self._answers[message["id"]] = message
+            else:
+                self._events.append(message)
+        return True
+
+
+def _spawn(command: list[str]) -> tuple[int, int, int]:
+    """Start a program with pipes on its descriptors 3 (it reads) and 4 (it writes), in a session of its own."""
+    to_browser, our_write = os.pipe()
+    our_read, from_browser = os.pipe()
+    # Away from 3 and 4, so that neither dup2 below can overwrite the other's source.
+    high = [fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 20) for descriptor in (to_browser, from_browser)]
+    os.close(to_browser)
+    os.close(from_browser)
+    environment = {**os.environ, "TZ": "UTC", "LANG": "en_US.UTF-8"}
+    actions = [
+        (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+        (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
+        (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),
+        (os.POSIX_SPAWN_DUP2, high[0], 3),
+        (os.POSIX_SPAWN_DUP2, high[1], 4),
+    ]
+    try:
+        process = os.posix_spawn(command[0], command, environment, file_actions=actions, setsid=True)
+    except OSError as error:
+        os.close(our_write)
+        os.close(our_read)
+        raise BrowserDied(f"{command[0]} does not start ({error.strerror})") from None
+    finally:
+        for descriptor in high:
+            os.close(descriptor)
+    os.set_blocking(our_write, False)
+    os.set_blocking(our_read, False)
+    return process, our_write, our_read
+
+
+def _group_cpu_seconds(group: int) -> float:
+    """Sum of user and system time over a process group, from /proc; 0 where there is none."""
+    ticks = 0
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue  # it ended in the meantime
+        if int(fields[2]) == group:
+            ticks += sum(int(value) for value in fields[11:15])
+    return ticks / os.sysconf("SC_CLK_TCK")

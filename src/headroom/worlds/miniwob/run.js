@@ -1,0 +1,114 @@
+// Episodes: reset, act, let time pass, observe; many of them in one call.
+const TICK_MS = 600; // page time that passes with every action
+const SETTLE_MS = 100; // page time for what a page does right after it has loaded
+const ENDLESS_MS = 1e9; // an episode ends by the agent's horizon, not by the page's clock
+const ICON_WAIT_MS = 2000;
+
+const microtasks = async () => { for (let turn = 0; turn < 4; turn++) await undefined; };
+
+const imagesReady = async () => {
+  for (let waited = 0; waited < ICON_WAIT_MS; waited += 2) {
+    if ([...document.images].every((image) => image.complete)) return;
+    await H.realPause(2);
+  }
+};
+
+// Icons given by CSS have no size until they are loaded, and would make what is visible a matter of timing.
+const preloaded = [];
+const preloadIcons = async () => {
+  const urls = new Set();
+  for (const sheet of document.styleSheets) {
+    let rules = [];
+    try { rules = sheet.cssRules; } catch (error) { continue; } // a sheet from elsewhere
+    for (const rule of rules) {
+      for (const found of (rule.cssText ?? "").matchAll(/url\("?([^")]+)"?\)/g)) {
+        if (!found[1].startsWith("data:")) urls.add(new URL(found[1], sheet.href ?? location.href).href);
+      }
+    }
+  }
+  for (const url of urls) {
+    const image = new Image();
+    image.src = url;
+    preloaded.push(image);
+  }
+  for (let waited = 0; waited < ICON_WAIT_MS && !preloaded.every((image) => image.complete); waited += 2) await H.realPause(2);
+};
+
+let ready = null;
+const prepare_page = async () => {
+  while (document.readyState !== "complete") await H.realPause(1);
+  await H.realPause(0); // the page's own onload comes first
+  // Moving pictures have no frames to move in; end states count.
+  const still = document.createElement("style");
+  still.textContent = "*, *::before, *::after { transition: none !important; animation: none !important; }";
+  document.head.append(still);
+  await preloadIcons();
+  if (window.core) {
+    window.core.EPISODE_MAX_TIME = ENDLESS_MS;
+    window.core.countdownTimer = () => undefined;
+    window.core.clearTimer = () => undefined;
+  }
+  if (window.jQuery?.fx) window.jQuery.fx.interval = 50;
+  H.tick(SETTLE_MS);
+  await microtasks();
+  ready = H.clockState();
+};
+
+// Start an episode on a page that may have played others.
+const reset = async (seed) => {
+  H.restoreClock(ready);
+  H.resetHand();
+  const active = document.activeElement;
+  if (active && active !== document.body) active.blur?.();
+  if (window.jQuery?.timers?.length) {
+    window.jQuery.timers.splice(0);
+    window.jQuery.fx.stop();
+  }
+  if (!window.WOB_DONE_GLOBAL) window.core.endEpisode(0);
+  window.jQuery?.resetUniqueId?.();
+  Math.seedrandom(seed);
+  window.core.startEpisodeReal();
+  window.scrollTo(0, 0);
+  H.tick(SETTLE_MS);
+  await microtasks();
+  await imagesReady();
+};
+
+const play = async (job) => {
+  if (job.fresh) await reset(job.seed);
+  let outcome = "ok";
+  for (const action of job.actions) {
+    if (window.WOB_DONE_GLOBAL) break;
+    outcome = H.act(action);
+    await microtasks();
+    H.tick(TICK_MS);
+    await microtasks();
+    await imagesReady();
+  }
+  const done = Boolean(window.WOB_DONE_GLOBAL);
+  const elements = done && !job.boxes ? [] : H.observe();
+  return {
+    utterance: H.collapse(window.core.getUtterance()),
+    outcome,
+    done,
+    reward: done ? Number(window.WOB_RAW_REWARD_GLOBAL) : 0,
+    elements: elements.map(({ role, name, value, states, occurrence, options }) => [role, name, value, states, occurrence, options]),
+    ...(job.boxes ? { boxes: elements.map(H.boxOf) } : {}),
+  };
+};
+
+// A list of jobs {seed, fresh, actions} in, a JSON list of observations (or {error}) out.
+H.run = async (jobs) => {
+  if (!ready) await prepare_page();
+  const results = [];
+  for (const job of jobs) {
+    try {
+      results.push(await play(job));
+    } catch (error) {
+      results.push({ error: String(error?.stack ?? error).slice(0, 500) });
+    }
+  }
+  return H.stringify(results);
+};
+
+Object.defineProperty(window, "__headroom", { value: Object.freeze({ run: H.run }), enumerable: false });

@@ -1,0 +1,56 @@
+"""The task pages of the installed ``miniwob`` package, and what is special about some of them."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+
+EXCLUDED: dict[str, str] = {
+    "use-colorwheel": "its page needs core/jscolor, which is GPL",
+    "use-colorwheel-2": "its page needs core/jscolor, which is GPL",
+}
+"""Task pages that are left out, with the reason. The package's flight.* domain needs a server and is no MiniWoB task."""
+
+RELOAD: frozenset[str] = frozenset(
+    {
+        "book-flight",
+        "book-flight-nodelay",
+        "choose-date",
+        "choose-date-easy",
+        "choose-date-medium",
+        "choose-date-nodelay",
+        "click-menu-2",
+        "focus-text-2",
+        "form-sequence",
+        "scroll-text",
+        "scroll-text-2",
+        "search-engine",
+        "simon-says",
+        "use-autocomplete",
+        "use-autocomplete-nodelay",
+        "use-slider",
+        "use-slider-2",
+        "use-spinner",
+    }
+)
+"""Tasks whose page keeps state from one episode to the next when it is reset in place: loaded anew each time."""
+
+
+@cache
+def page_folder() -> Path:
+    """Folder of the task pages, inside the installed ``miniwob`` package."""
+    return Path(str(files("miniwob"))) / "html" / "miniwob"
+
+
+def page_url(task: str) -> str:
+    """``file://`` address of a task's page."""
+    return (page_folder() / f"{task}.html").as_uri()
+
+
+def _loadable() -> tuple[str, ...]:
+    return tuple(sorted(path.stem for path in page_folder().glob("*.html") if path.stem not in EXCLUDED))
+
+
+TASKS: tuple[str, ...] = _loadable()
+"""Names of all tasks that load, sorted."""
