@@ -189,6 +189,16 @@ class Run(Strict):
     seed: NonNegative
 
 
+class Resources(Strict):
+    """What a job asks of the machine or the scheduler; never changes a result."""
+
+    threads: Positive = 1
+    mem_mb: int = Field(2000, ge=1000, description="At least 1000: Snakemake itself lives in a cluster job, twice.")
+    runtime: Positive = Field(60, description="Minutes.")
+    disk_mb: Positive = 1000
+    gpu: NonNegative = 0
+
+
 class EvaluationPlan(Strict):
     """On which task sets the policies of a family are evaluated, and how often sampled."""
 
@@ -214,6 +224,9 @@ class Study(Strict):
     )
     evaluation: Evaluation = Evaluation()
     statistics: Statistics = Statistics()
+    resources: dict[str, Resources] = Field(
+        default_factory=dict, description="Rule -> what its jobs ask for; 'default' for the others."
+    )
 
 
 class Settings(Strict):

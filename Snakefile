@@ -1,0 +1,55 @@
+"""headroom: will GRPO add skill to a supervised agent, or only reshape or break it?
+
+    demonstrations -> sft -> select -> reading
+                       |        |
+                       +------> grpo -> evaluate -> contrast -> figures
+
+The numbers of a scale are in workflow/scales/, the runs in workflow/data/runs.tsv. One rule a stage, one file a rule;
+every rule lists the sources that can change its result (headroom.provenance.closure), so an edit reruns what it must.
+"""
+
+from snakemake.utils import min_version
+
+min_version("9.20")
+
+
+configfile: "config.yaml"
+
+
+include: "workflow/rules/common.smk"
+
+
+if WORKFLOW.makes("scratch"):
+
+    include: "workflow/rules/demonstrations.smk"
+    include: "workflow/rules/sft.smk"
+    include: "workflow/rules/grpo.smk"
+
+
+if WORKFLOW.makes("checkpoints"):
+
+    include: "workflow/rules/select.smk"
+    include: "workflow/rules/reading.smk"
+    include: "workflow/rules/evaluate.smk"
+
+
+if WORKFLOW.makes("evals"):
+
+    include: "workflow/rules/contrast.smk"
+
+
+include: "workflow/rules/figures.smk"
+
+
+rule all:
+    """Everything that a reader opens."""
+    default_target: True
+    input:
+        branch(
+            WORKFLOW.makes("evals"),
+            then=[
+                "<results>/contrast/manifest.json",
+                "<results>/reading/manifest.json",
+            ],
+        ),
+        expand("<figures>/{figure}.pdf", figure=WORKFLOW.figures),

@@ -1,0 +1,106 @@
+"""What the rules look up: the runs, the policies, the resources, the figures. The Snakefile itself holds no logic."""
+
+from __future__ import annotations
+
+import csv
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from headroom.config.models import Resources
+from headroom.config.resolve import ConfigError, Resolved, resolve, write
+
+FIGURES_TABLE = "workflow/data/figures.tsv"
+
+TIERS = ("scratch", "checkpoints", "evals", "tables")
+"""From the one that makes everything to the one that only draws."""
+
+PRELUDE = (
+    "set -euo pipefail; "
+    "export PYTHONPATH=src PYTHONHASHSEED=0 TOKENIZERS_PARALLELISM=false MPLBACKEND=agg SOURCE_DATE_EPOCH=1783987200; "
+)
+"""Before every shell command: the sources that a rule declares are what runs, and nothing depends on the date."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One row of ``workflow/data/figures.tsv``."""
+
+    name: str
+    module: str
+    tables: tuple[str, ...]
+    title: str
+
+
+@dataclass(frozen=True)
+class Workflow:
+    """Everything the rules look up."""
+
+    resolved: Resolved
+    figures: Mapping[str, Figure]
+
+    @property
+    def scale(self) -> str:
+        """Name of the scale."""
+        return self.resolved.settings.scale
+
+    def makes(self, tier: str) -> bool:
+        """Whether the rules that produce this tier's files exist."""
+        return TIERS.index(self.resolved.settings.tier) <= TIERS.index(tier)
+
+    @property
+    def init_of(self) -> dict[str, str]:
+        """Run -> the SFT job it starts from."""
+        return {run.run: run.init for run in self.resolved.runs}
+
+    @property
+    def stage_of(self) -> dict[str, str]:
+        """Policy -> the folder of the stage that trains it."""
+        return {policy: "sft" if policy in self.resolved.inits else "grpo" for policy in self.resolved.policies}
+
+    def resources(self, rule: str) -> Resources:
+        """What a rule's jobs ask for at this scale."""
+        table = self.resolved.study.resources
+        return table.get(rule) or table.get("default") or Resources()
+
+
+def load(config: Mapping[str, object], project: Path) -> Workflow:
+    """Check and resolve the study, write what changed, and prepare this process for the jobs.
+
+    Raises:
+        ConfigError: a setting is wrong.
+    """
+    resolved = resolve(config, project)
+    write(resolved, project)
+    # Jobs run the interpreter that lies beside snakemake; inside a conda environment that environment's comes first.
+    beside = str(Path(sys.executable).parent)
+    if os.environ.get("PATH", "").split(os.pathsep)[0] != beside:
+        os.environ["PATH"] = os.pathsep.join([beside, os.environ.get("PATH", "")])
+    return Workflow(resolved, load_figures(project))
+
+
+def load_figures(project: Path) -> dict[str, Figure]:
+    """The figures, in the order of the table; none when there is no table yet."""
+    path = project / FIGURES_TABLE
+    if not path.is_file():
+        return {}
+    found = {}
+    with path.open(encoding="utf-8", newline="") as stream:
+        for row in csv.DictReader(stream, delimiter="\t"):
+            try:
+                tables = tuple(part.strip() for part in row["tables"].split(",") if part.strip())
+                found[row["figure"]] = Figure(row["figure"], row["module"], tables, row["title"])
+            except (KeyError, AttributeError) as error:
+                raise ConfigError(f"{FIGURES_TABLE}: needs the columns figure, module, tables, title") from error
+    return found
+
+
+def options(named: Mapping[str, str | Sequence[str]]) -> str:
+    """Inputs as command-line options: ``{"steps": [a, b]}`` becomes ``--steps a --steps b``."""
+    return " ".join(
+        f"--{name.replace('_', '-')} '{path}'"
+        for name, value in named.items()
+        for path in ([value] if isinstance(value, str) else value)
+    )

@@ -1,0 +1,32 @@
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(workflow.basedir, "src")))
+
+from snakemake.exceptions import WorkflowError
+
+from headroom.config import resolve as configuration
+from headroom.config.workflow import PRELUDE, load, options
+from headroom.provenance import closure
+
+shell.prefix(PRELUDE)
+
+try:
+    WORKFLOW = load(config, Path(workflow.basedir))
+except configuration.ConfigError as error:
+    raise WorkflowError(str(error)) from None
+
+
+pathvars:
+    results=f"results/{WORKFLOW.scale}",
+    config=f"results/{WORKFLOW.scale}/config",
+    figures=f"figures/{WORKFLOW.scale}",
+    logs=f"results/{WORKFLOW.scale}/logs",
+    benchmarks=f"results/{WORKFLOW.scale}/benchmarks",
+
+
+wildcard_constraints:
+    init="|".join(WORKFLOW.resolved.inits),
+    run="|".join(WORKFLOW.init_of),
+    policy="|".join(WORKFLOW.resolved.policies),
+    figure="[a-z][a-z0-9_]*",

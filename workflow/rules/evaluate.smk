@@ -1,0 +1,39 @@
+rule evaluate:
+    """Every policy plays the same evaluation pages, greedily and, where the plan says so, sampled."""
+    input:
+        config="<config>/evaluate/{policy}.json",
+        trained=expand(
+            "<results>/{stage}/{{policy}}/manifest.json",
+            stage=lookup(dpath="{policy}", within=WORKFLOW.stage_of),
+        ),
+        checkpoint=ancient(
+            expand(
+                "<results>/{stage}/{{policy}}/checkpoint",
+                stage=lookup(dpath="{policy}", within=WORKFLOW.stage_of),
+            )
+        ),
+        task_sets="<results>/select/task_sets.json",
+        sources=closure.sources("measure.evaluate"),
+        environment="envs/agent.yaml",
+    output:
+        episodes="<results>/evaluate/{policy}/episodes.parquet",
+        manifest="<results>/evaluate/{policy}/manifest.json",
+        record="<results>/evaluate/{policy}/run.json",
+    log:
+        "<logs>/evaluate/{policy}.log",
+    benchmark:
+        "<benchmarks>/evaluate/{policy}.tsv"
+    conda:
+        "../../envs/agent.yaml"
+    threads: WORKFLOW.resources("evaluate").threads
+    resources:
+        mem_mb=WORKFLOW.resources("evaluate").mem_mb,
+        runtime=WORKFLOW.resources("evaluate").runtime,
+        disk_mb=WORKFLOW.resources("evaluate").disk_mb,
+        gpu=WORKFLOW.resources("evaluate").gpu,
+    params:
+        folder=subpath(output.manifest, parent=True),
+    shell:
+        "python -m headroom.measure.evaluate"
+        " --config {input.config} --checkpoint {input.checkpoint} --task-sets {input.task_sets}"
+        " --output {params.folder} 2>&1 | tee {log}"

@@ -1,0 +1,82 @@
+# What a figure may read: the name in workflow/data/figures.tsv, column tables -> the files.
+TABLES = {
+    "contrasts": "<results>/contrast/contrasts.csv",
+    "replication": "<results>/contrast/replication.csv",
+    "task_contrasts": "<results>/contrast/task_contrasts.csv",
+    "tasks": "<results>/select/tasks.csv",
+    "reading": "<results>/reading/reading.csv",
+    "steps": expand("<results>/grpo/{run}/steps.parquet", run=WORKFLOW.init_of),
+}
+
+
+if WORKFLOW.makes("evals"):
+
+    rule figure_data:
+        """The numbers of a figure, before any picture."""
+        input:
+            unpack(
+                lambda wildcards: {
+                    name: TABLES[name]
+                    for name in WORKFLOW.figures[wildcards.figure].tables
+                }
+            ),
+            sources=lambda wildcards: closure.sources(
+                f"present.{WORKFLOW.figures[wildcards.figure].module}"
+            ),
+            environment="envs/figures.yaml",
+        output:
+            table="<figures>/data/{figure}.csv",
+            record="<figures>/records/{figure}.data.run.json",
+        log:
+            "<logs>/figures/{figure}.data.log",
+        benchmark:
+            "<benchmarks>/figures/{figure}.data.tsv"
+        conda:
+            "../../envs/figures.yaml"
+        threads: WORKFLOW.resources("figure").threads
+        resources:
+            mem_mb=WORKFLOW.resources("figure").mem_mb,
+            runtime=WORKFLOW.resources("figure").runtime,
+            disk_mb=WORKFLOW.resources("figure").disk_mb,
+            gpu=0,
+        params:
+            module=lambda wildcards: WORKFLOW.figures[wildcards.figure].module,
+            tables=lambda wildcards, input: options(
+                {
+                    name: input[name]
+                    for name in WORKFLOW.figures[wildcards.figure].tables
+                }
+            ),
+        shell:
+            "python -m headroom.present.{params.module} data {params.tables}"
+            " --output {output.table} 2>&1 | tee {log}"
+
+
+rule figure:
+    """A drawing, from its numbers alone."""
+    input:
+        table="<figures>/data/{figure}.csv",
+        sources=lambda wildcards: closure.sources(
+            f"present.{WORKFLOW.figures[wildcards.figure].module}"
+        ),
+        environment="envs/figures.yaml",
+    output:
+        pdf="<figures>/{figure}.pdf",
+        png="<figures>/{figure}.png",
+        record="<figures>/records/{figure}.draw.run.json",
+    log:
+        "<logs>/figures/{figure}.draw.log",
+    benchmark:
+        "<benchmarks>/figures/{figure}.draw.tsv"
+    conda:
+        "../../envs/figures.yaml"
+    threads: WORKFLOW.resources("figure").threads
+    resources:
+        mem_mb=WORKFLOW.resources("figure").mem_mb,
+        runtime=WORKFLOW.resources("figure").runtime,
+        disk_mb=WORKFLOW.resources("figure").disk_mb,
+        gpu=0,
+    params:
+        module=lambda wildcards: WORKFLOW.figures[wildcards.figure].module,
+    shell:
+        "python -m headroom.present.{params.module} draw --data {input.table} --output {output.pdf} 2>&1 | tee {log}"

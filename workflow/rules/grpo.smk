@@ -1,0 +1,40 @@
+rule grpo:
+    """One run of the grid. A killed job resumes from its own folder and ends in the same bytes."""
+    input:
+        config="<config>/grpo/{run}.json",
+        supervised=expand(
+            "<results>/sft/{init}/manifest.json",
+            init=lookup(dpath="{run}", within=WORKFLOW.init_of),
+        ),
+        checkpoint=ancient(
+            expand(
+                "<results>/sft/{init}/checkpoint",
+                init=lookup(dpath="{run}", within=WORKFLOW.init_of),
+            )
+        ),
+        task_sets="<results>/select/task_sets.json",
+        sources=closure.sources("train.grpo"),
+        environment="envs/agent.yaml",
+    output:
+        checkpoint=directory("<results>/grpo/{run}/checkpoint"),
+        steps="<results>/grpo/{run}/steps.parquet",
+        manifest="<results>/grpo/{run}/manifest.json",
+        record="<results>/grpo/{run}/run.json",
+    log:
+        "<logs>/grpo/{run}.log",
+    benchmark:
+        "<benchmarks>/grpo/{run}.tsv"
+    conda:
+        "../../envs/agent.yaml"
+    threads: WORKFLOW.resources("grpo").threads
+    resources:
+        mem_mb=WORKFLOW.resources("grpo").mem_mb,
+        runtime=WORKFLOW.resources("grpo").runtime,
+        disk_mb=WORKFLOW.resources("grpo").disk_mb,
+        gpu=WORKFLOW.resources("grpo").gpu,
+    params:
+        folder=subpath(output.manifest, parent=True),
+    shell:
+        "python -m headroom.train.grpo"
+        " --config {input.config} --init {input.checkpoint} --task-sets {input.task_sets}"
+        " --output {params.folder} 2>&1 | tee {log}"

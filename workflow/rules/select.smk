@@ -1,0 +1,31 @@
+rule select:
+    """The supervised policy plays the selection pages; its success decides which tasks are mastered, which leave headroom."""
+    input:
+        config="<config>/select.json",
+        supervised="<results>/sft/sft/manifest.json",
+        checkpoint=ancient("<results>/sft/sft/checkpoint"),
+        sources=closure.sources("measure.select"),
+        environment="envs/agent.yaml",
+    output:
+        task_sets="<results>/select/task_sets.json",
+        tasks="<results>/select/tasks.csv",
+        episodes="<results>/select/episodes.parquet",
+        manifest="<results>/select/manifest.json",
+        record="<results>/select/run.json",
+    log:
+        "<logs>/select.log",
+    benchmark:
+        "<benchmarks>/select.tsv"
+    conda:
+        "../../envs/agent.yaml"
+    threads: WORKFLOW.resources("select").threads
+    resources:
+        mem_mb=WORKFLOW.resources("select").mem_mb,
+        runtime=WORKFLOW.resources("select").runtime,
+        disk_mb=WORKFLOW.resources("select").disk_mb,
+        gpu=WORKFLOW.resources("select").gpu,
+    params:
+        folder=subpath(output.manifest, parent=True),
+    shell:
+        "python -m headroom.measure.select"
+        " --config {input.config} --checkpoint {input.checkpoint} --output {params.folder} 2>&1 | tee {log}"

@@ -1,0 +1,31 @@
+rule sft:
+    """Supervised fine-tuning on the action tokens of the demonstrations: one job an initialisation."""
+    input:
+        config="<config>/sft/{init}.json",
+        demonstrations="<results>/demonstrations/manifest.json",
+        table=ancient("<results>/demonstrations/demonstrations.parquet"),
+        sources=closure.sources("train.sft"),
+        environment="envs/agent.yaml",
+    output:
+        checkpoint=directory("<results>/sft/{init}/checkpoint"),
+        steps="<results>/sft/{init}/steps.parquet",
+        manifest="<results>/sft/{init}/manifest.json",
+        record="<results>/sft/{init}/run.json",
+    log:
+        "<logs>/sft/{init}.log",
+    benchmark:
+        "<benchmarks>/sft/{init}.tsv"
+    conda:
+        "../../envs/agent.yaml"
+    threads: WORKFLOW.resources("sft").threads
+    resources:
+        mem_mb=WORKFLOW.resources("sft").mem_mb,
+        runtime=WORKFLOW.resources("sft").runtime,
+        disk_mb=WORKFLOW.resources("sft").disk_mb,
+        gpu=WORKFLOW.resources("sft").gpu,
+    params:
+        demonstrations=subpath(input.table, parent=True),
+        folder=subpath(output.manifest, parent=True),
+    shell:
+        "python -m headroom.train.sft"
+        " --config {input.config} --demonstrations {params.demonstrations} --output {params.folder} 2>&1 | tee {log}"
