@@ -87,6 +87,53 @@ class ContrastJob(Strict):
     )
 
 
+class ProbeJob(Strict):
+    """Write down the turns on which hidden states are compared."""
+
+    world: WorldSettings
+    probe: Probe
+
+
+class RankJob(Strict):
+    """Hidden states, weight movement and agreement of one policy with its reference."""
+
+    policy: str
+    rank: Rank
+    statistics: Statistics
+
+
+class GraftJob(Strict):
+    """Move parameter groups between the supervised policy and one run, both ways, and play every result."""
+
+    policy: str
+    regime: str
+    world: WorldSettings
+    evaluation: Evaluation
+    graft: Graft
+    statistics: Statistics
+
+
+class FailuresJob(Strict):
+    """Sort the failures of the supervised policy and of each regime's runs by kind."""
+
+    regimes: dict[str, tuple[str, ...]]
+    statistics: Statistics
+
+
+class FilmstripJob(Strict):
+    """Replay one telling episode a regime; the first run of a regime is the one shown."""
+
+    world: WorldSettings
+    regimes: dict[str, tuple[str, ...]]
+
+
+class MechanismJob(Strict):
+    """Bring rank, drift, agreement and grafts of all policies together."""
+
+    rank: Rank
+    statistics: Statistics
+
+
 Job = TypeVar("Job", bound=Strict)
 
 

@@ -199,6 +199,52 @@ class Resources(Strict):
     gpu: NonNegative = 0
 
 
+class Probe(Strict):
+    """The fixed turns on which every checkpoint's hidden states are read: the supervised policy's own greedy turns."""
+
+    task_sets: tuple[Literal["mastered", "headroom"], ...] = ("mastered",)
+    seeds: Positive = Field(8, description="Pages a task, of the selection pool.")
+    turns: Positive = Field(4, description="At most this many turns of an episode: loops would repeat one page.")
+
+
+class Rank(Strict):
+    """Effective rank (Roy & Vetterli 2007) of hidden states and weight updates. The primary one is fixed here."""
+
+    primary_tokens: Literal["mean", "all", "action"] = "mean"
+    primary_centred: bool = True
+    bootstrap_draws: Positive = Field(200, description="Over episodes of the probe.")
+    bootstrap_seed: int = 11
+    bootstrap_up_to: Positive = Field(512, description="No interval where width and rows both exceed this.")
+    spectrum_up_to: Positive = Field(8192, description="No spectrum of an update whose shorter side exceeds this.")
+    batch_tokens: Positive = 8192
+
+
+class Graft(Strict):
+    """Parameter groups moved between the supervised and the trained checkpoint, and their random controls."""
+
+    task_sets: tuple[Literal["mastered", "headroom"], ...] = ("mastered",)
+    seeds: Positive = Field(10, description="Pages a task: the first of the evaluation pool.")
+    seed: int = Field(0, description="Of the random controls.")
+    bands: Positive = Field(3, description="Depth bands; never more than the model has blocks.")
+    pairs: tuple[tuple[str, str], ...] = Field((("attention", "mlp"),), description="Grafted together, too.")
+    controls_of: tuple[tuple[str, ...], ...] = Field(
+        (("attention",), ("mlp",), ("attention", "mlp")), description="Unions of groups that get random controls."
+    )
+    control_draws: NonNegative = 2
+    broken_drop: Probability = Field(0.2, description="A task is broken if its greedy success fell by at least this.")
+
+
+class Mechanism(Strict):
+    """Why the runs did what they did: grafts, rank and drift, failures, film strips."""
+
+    regimes: dict[str, tuple[str, ...]] = Field(
+        default_factory=dict, description="Regime (low, degrade, collapse, headroom) -> runs that are taken apart."
+    )
+    probe: Probe = Probe()
+    rank: Rank = Rank()
+    graft: Graft = Graft()
+
+
 class EvaluationPlan(Strict):
     """On which task sets the policies of a family are evaluated, and how often sampled."""
 
@@ -224,6 +270,7 @@ class Study(Strict):
     )
     evaluation: Evaluation = Evaluation()
     statistics: Statistics = Statistics()
+    mechanism: Mechanism = Mechanism()
     resources: dict[str, Resources] = Field(
         default_factory=dict, description="Rule -> what its jobs ask for; 'default' for the others."
     )

@@ -31,7 +31,7 @@ def make_checkpoint(tmp_path: Path) -> Callable:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             model = Qwen3ForCausalLM(config).to(getattr(torch, dtype))
-        with torch.no_grad():  # norms start at 1 and the pad row at 0; moved, so that no parameter is equal in two seeds
+        with torch.no_grad():  # norms start at 1 and the pad row at 0: moved, so that seeds differ everywhere
             for name, parameter in model.named_parameters():
                 if "norm" in name or "embed" in name:
                     noise = torch.rand(parameter.shape, generator=torch.Generator().manual_seed(seed + 1))
