@@ -15,9 +15,12 @@ from pydantic import Field, ValidationError
 from headroom.config.models import (
     Demonstrations,
     Evaluation,
+    Graft,
     Grpo,
     Model,
     Positive,
+    Probe,
+    Rank,
     Sft,
     Statistics,
     Strict,
