@@ -1,8 +1,9 @@
 """A Chromium behind the DevTools protocol on two pipes: no port, no driver binary, no dependency.
 
 Messages are JSON ended by a NUL byte, written to the browser's descriptor 3 and read from its 4
-(``--remote-debugging-pipe``). Calls are pipelined: :meth:`Browser.post` any number, then take each :meth:`Browser.next_answer`.
-The browser runs in its own process group, in a fresh profile, with every host name resolving to nothing.
+(``--remote-debugging-pipe``). Calls are pipelined: :meth:`Browser.post` any number, then take each
+:meth:`Browser.next_answer`. The browser runs in its own process group, in a fresh profile, with every host name
+resolving to nothing.
 """
 
 from __future__ import annotations
@@ -62,19 +63,19 @@ FLAGS = (
 FRAME_FLAGS = ("--enable-begin-frame-control", "--run-all-compositor-stages-before-draw")
 
 
-class BrowserFailure(RuntimeError):
+class BrowserError(RuntimeError):
     """The browser, not the page's content, failed."""
 
 
-class BrowserDied(BrowserFailure):
+class BrowserDied(BrowserError):
     """The process ended or closed its pipe."""
 
 
-class BrowserTimeout(BrowserFailure):
+class BrowserTimeout(BrowserError):
     """No answer in time: a hang."""
 
 
-class CallRefused(BrowserFailure):
+class CallRefused(BrowserError):
     """The browser answered one call with an error."""
 
 

@@ -16,7 +16,7 @@ NAMES = (
 )
 
 
-class ChromiumNotFound(RuntimeError):
+class ChromiumNotFound(RuntimeError):  # noqa: N818 - reads as the sentence it says
     """No Chromium on this machine; the message says what to type."""
 
     def __init__(self, looked: str = "") -> None:
@@ -62,5 +62,9 @@ def _in_tools() -> list[Path]:
 def _in_playwright_cache() -> list[Path]:
     root = Path(os.environ.get("PLAYWRIGHT_BROWSERS_PATH", "")) if os.environ.get("PLAYWRIGHT_BROWSERS_PATH") else None
     root = root or Path.home() / ".cache" / "ms-playwright"
-    patterns = ("chromium_headless_shell-*/*/headless_shell", "chromium_headless_shell-*/*/*shell*", "chromium-*/*/chrome")
+    patterns = (
+        "chromium_headless_shell-*/*/headless_shell",
+        "chromium_headless_shell-*/*/*shell*",
+        "chromium-*/*/chrome",
+    )
     return [path for pattern in patterns for path in sorted(root.glob(pattern), reverse=True)]

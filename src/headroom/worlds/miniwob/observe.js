@@ -27,11 +27,17 @@ const collapse = (text) =>
   String(text ?? "").toWellFormed().replace(/[\s\u0000-\u001f\u007f-\u009f]+/g, " ").trim().slice(0, MAX_TEXT);
 H.collapse = collapse;
 
+const captionOf = (text) => collapse(text).replace(/\s*[:*]+$/, "");
+
 const colourName = (css) => {
   const parts = /^rgba?\((\d+), ?(\d+), ?(\d+)(?:, ?([\d.]+))?\)$/.exec(css);
   if (!parts || parts[4] === "0") return "";
   return COLOURS[`${parts[1]},${parts[2]},${parts[3]}`] ?? `rgb(${parts[1]},${parts[2]},${parts[3]})`;
 };
+
+// The page's own word for a colour where it uses one ("grey", "cyan"), else the common word for what is computed.
+const colourOf = (specified, computed) => /^[a-z]+$/.test(specified ?? "") && specified !== "none" && specified !== "transparent"
+  ? specified : colourName(computed);
 
 const inputRole = (element) => {
   switch (element.type) {
@@ -89,9 +95,8 @@ const iconName = (element) => {
   }
   const image = element.querySelector("img[alt]");
   if (image) return collapse(image.alt);
-  const style = element.getAttribute("style") ?? "";
-  if (/background|fill/.test(style)) {
-    const colour = colourName(getComputedStyle(element).backgroundColor);
+  if (element.style?.backgroundColor) {
+    const colour = colourOf(element.style.backgroundColor, getComputedStyle(element).backgroundColor);
     if (colour) return colour;
   }
   const token = [...element.classList].find((name) => !(name in STATE_CLASSES) && !name.startsWith("ui-"));
@@ -110,11 +115,11 @@ const accessibleName = (element, role, usedLabels) => {
     const name = collapse([...element.labels].map((node) => {
       usedLabels.add(node);
       return textWithoutFields(node);
-    }).join(" ")).replace(/\s*[:*]$/, "");
-    if (name) return name;
+    }).join(" "));
+    if (name) return captionOf(name);
   }
   if (element.tagName === "INPUT" && role === "button") return collapse(element.value || element.alt || element.title);
-  if (FIELD_ROLES.has(role)) return collapse(element.placeholder || element.title);
+  if (FIELD_ROLES.has(role)) return captionOf(element.placeholder || element.title);
   if (element.tagName === "IMG") return collapse(element.alt || element.title) || iconName(element);
   return textOf(element) || collapse(element.title) || iconName(element);
 };
@@ -134,7 +139,7 @@ const fieldValue = (element, role) => {
   if (element.type === "password") return "\u2022".repeat(element.value.length);
   if ("value" in element && /^(INPUT|TEXTAREA)$/.test(element.tagName)) return String(element.value).toWellFormed().slice(0, MAX_TEXT);
   if (element.isContentEditable) return collapse(element.innerText);
-  return collapse(element.getAttribute("aria-valuenow"));
+  return collapse(element.getAttribute("aria-valuenow")) || (role === "slider" ? textOf(element) : "");
 };
 
 const statesOf = (element, role) => {
@@ -150,7 +155,14 @@ const statesOf = (element, role) => {
     if (value === "true") states.add(on);
     else if (value === "false" && off) states.add(off);
   }
-  for (const token of element.classList) if (Object.hasOwn(STATE_CLASSES, token)) states.add(STATE_CLASSES[token]);
+  // A link in a list of pages or tabs shows the state of its list item.
+  const item = element.tagName === "A" && element.parentElement?.tagName === "LI" ? element.parentElement : element;
+  for (const token of [...element.classList, ...item.classList]) {
+    if (Object.hasOwn(STATE_CLASSES, token)) {
+      const state = STATE_CLASSES[token];
+      states.add(state === "pressed" && role !== "button" && role !== "img" ? "selected" : state);
+    }
+  }
   return [...states].sort();
 };
 
@@ -179,6 +191,7 @@ const observeSvg = (svg, records) => {
     if (isHidden(element, style)) continue;
     const rect = element.getBoundingClientRect();
     if (rect.width < 1 && rect.height < 1) continue;
+    if (rect.right <= origin.left || rect.left >= origin.right || rect.bottom <= origin.top || rect.top >= origin.bottom) continue;
     found.push({ element, rect, style });
   }
   const sizes = found.filter(({ element }) => !/^(line|path)$/.test(element.tagName))
@@ -193,7 +206,8 @@ const observeSvg = (svg, records) => {
       const size = parseFloat(element.getAttribute("font-size")) || Math.max(rect.width, rect.height);
       words.push(size > (smallest + largest) / 2 ? "large" : "small");
     }
-    words.push(colourName(style.fill) || colourName(style.stroke));
+    const colour = colourOf(element.getAttribute("fill"), style.fill) || colourOf(element.getAttribute("stroke"), style.stroke);
+    if (!(text && colour.startsWith("rgb"))) words.push(colour);
     if (text.length === 1) words.push(/[0-9]/.test(text) ? "digit" : "letter", text);
     else if (!text) words.push(shapeKind(element));
     records.push({ role: text.length > 1 ? "text" : "img", name: text.length > 1 ? text : words.filter(Boolean).join(" "),
@@ -252,6 +266,7 @@ const walk = (element, context) => {
   const heading = /^H[1-6]$/.test(element.tagName) || element.getAttribute("role") === "heading";
   const textRole = heading ? "heading" : element.tagName === "TD" || element.tagName === "TH" ? "cell" : inline ? context.textRole : context.textRole === "cell" ? "cell" : "text";
   const first = records.length;
+  if (role === "treeitem" && !element.querySelector(":scope > [role=menuitem]")) { observeTreeItem(element, context, clip, style, visible); return; }
   const inner = { ...context, clip, cursor: style.cursor, textRole, hidden, run: boundary ? [] : context.run };
   for (const child of element.childNodes) {
     if (child.nodeType === Node.TEXT_NODE) {
@@ -262,7 +277,7 @@ const walk = (element, context) => {
     }
   }
   if (boundary) flush(inner);
-  if (role) nameByContent(element, role, first, context, visible, pointer || listening && H.listensFor(element, "click"));
+  if (role) nameByContent(element, role, first, context, visible);
   else if (element.tagName === "TR") joinKeyAndValue(records, first);
 };
 
@@ -286,9 +301,25 @@ const flush = (context) => {
     text: shown[0].node, interactive: false });
 };
 
+// A tree item is named by its own line; the items of the branch below it stand behind it.
+const observeTreeItem = (element, context, clip, style, visible) => {
+  const branches = [...element.children].filter((child) => /^(UL|OL)$/.test(child.tagName));
+  const own = [...element.childNodes].filter((child) => !branches.includes(child));
+  const line = { ...context, records: [], run: [], clip, cursor: style.cursor, textRole: "text" };
+  for (const child of own) {
+    if (child instanceof Element) walk(child, line);
+    else if (child.nodeType === Node.TEXT_NODE && child.data.trim()) line.run.push({ node: child, parent: element });
+  }
+  flush(line);
+  const named = line.records.filter((record) => record.text || textOf(record.node));
+  const name = collapse(named.map((record) => record.name).join(" "));
+  if (visible && name) context.records.push({ ...recordOf(element, "treeitem", name), text: named[0].text });
+  for (const branch of branches) walk(branch, { ...context, clip, cursor: style.cursor, run: [] });
+};
+
 // A clickable element without a declared role takes the text inside it as its name. One that also holds other
 // interactive elements (a mail with its star) keeps them behind it, and must show by its cursor that it is one.
-const nameByContent = (element, role, first, context, visible, strong) => {
+const nameByContent = (element, role, first, context, visible) => {
   const { records, usedLabels } = context;
   const inside = records.splice(first);
   const texts = inside.filter((record) => !record.interactive);
@@ -296,14 +327,15 @@ const nameByContent = (element, role, first, context, visible, strong) => {
   if (!visible) { records.push(...inside); return; }
   const isPointer = getComputedStyle(element).cursor === "pointer";
   if (!others.length) {
-    if (!strong && !isPointer && texts.length > 1) { records.push(...inside); return; }
+    if (!isPointer && texts.length > 1) { records.push(...inside); return; } // a list that can be sorted, not a button
     const name = collapse(texts.map((record) => record.name).join(" ")) || accessibleName(element, role, usedLabels);
     records.push({ ...recordOf(element, role, name), text: texts[0]?.text });
     return;
   }
   if (!isPointer || !texts.length) { records.push(...inside); return; }
-  const name = collapse(texts.map((record) => record.name).join(" "));
-  records.push({ ...recordOf(element, role, name), text: texts[0].text }, ...others);
+  // The first line names it (a mail's sender), the rest is what it holds.
+  const [title, ...rest] = texts.map((record) => record.name);
+  records.push({ ...recordOf(element, role, title), value: collapse(rest.join(" ")), text: texts[0].text }, ...others);
 };
 
 // A row of a key and a value becomes one element: the key its name, directly before its value.
@@ -319,18 +351,20 @@ const commonAncestor = (a, b) => {
   return node;
 };
 
+const CAPTION = /^\p{L}[^=]{0,39}$/u; // words, not the number or the sum beside a field
+
 // A field without a name takes the caption beside it: the text before it in the same row, else the text after it.
 const nameFieldsByCaption = (records) => {
   const dropped = new Set();
-  const unnamed = (record) => record.interactive && !record.name && FIELD_ROLES.has(record.role);
+  const unnamed = (record) => record.interactive && !record.name && FIELD_ROLES.has(record.role) && record.role !== "slider";
   records.forEach((record, index) => {
     if (!unnamed(record)) return;
     for (const neighbour of [records[index - 1], records[index + 1]]) {
-      if (!neighbour || neighbour.interactive || dropped.has(neighbour) || neighbour.name.length > 40 || neighbour.value) continue;
+      if (!neighbour || neighbour.interactive || dropped.has(neighbour) || !CAPTION.test(neighbour.name) || neighbour.value) continue;
       const row = commonAncestor(neighbour.node, record.node);
       if (!row || FRAME_IDS.has(row.id) || row === document.body) continue;
       if (records.filter((other) => other.interactive && FIELD_ROLES.has(other.role) && row.contains(other.node)).length > 1) continue;
-      record.name = neighbour.name.replace(/\s*[:*]$/, "");
+      record.name = captionOf(neighbour.name);
       dropped.add(neighbour);
       return;
     }

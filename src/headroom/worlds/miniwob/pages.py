@@ -11,7 +11,7 @@ from importlib.resources import files
 from typing import Any
 
 from headroom.worlds.base import Element, History, Observation, Outcome
-from headroom.worlds.miniwob.browser import HEIGHT, WIDTH, Browser, BrowserFailure, CallRefused
+from headroom.worlds.miniwob.browser import HEIGHT, WIDTH, Browser, BrowserError, CallRefused
 from headroom.worlds.miniwob.tasks import page_url
 
 SCRIPTS = ("clock.js", "observe.js", "act.js", "run.js")
@@ -19,7 +19,7 @@ RECYCLE_EPISODES = 1000  # a page that has played this many is loaded anew, so t
 GRACE_SECONDS = 5.0  # beyond the page's own limit, before a missing answer counts as a hang of the browser
 
 
-class PageFailure(BrowserFailure):
+class PageError(BrowserError):
     """One page failed to answer, or answered nonsense; other pages are not affected."""
 
 
@@ -67,7 +67,7 @@ def open_page(browser: Browser, timeout: float) -> Page:
     """Open a tab with the injected script in place.
 
     Raises:
-        BrowserFailure: the browser refuses or does not answer.
+        BrowserError: the browser refuses or does not answer.
     """
     create = {"url": "about:blank", "width": WIDTH, "height": HEIGHT}
     if browser.begin_frame:
@@ -112,32 +112,32 @@ def loaded(answer: dict[str, Any]) -> None:
     """Check the answer of :func:`post_load`.
 
     Raises:
-        PageFailure: the page did not load.
+        PageError: the page did not load.
     """
     problem = answer.get("error", {}).get("message") or answer.get("result", {}).get("errorText")
     if problem:
-        raise PageFailure(f"the page does not load ({problem})")
+        raise PageError(f"the page does not load ({problem})")
 
 
 def results(answer: dict[str, Any], expected: int) -> list[dict[str, Any]]:
     """The raw results in the answer of :func:`post_run`, one a job.
 
     Raises:
-        PageFailure: the page threw, was interrupted, or answered something else.
+        PageError: the page threw, was interrupted, or answered something else.
     """
     if "error" in answer:
-        raise PageFailure(f"the page gave no answer ({answer['error'].get('message', 'error')})")
+        raise PageError(f"the page gave no answer ({answer['error'].get('message', 'error')})")
     result = answer.get("result", {})
     if thrown := result.get("exceptionDetails"):
         text = thrown.get("exception", {}).get("description") or thrown.get("text", "")
-        raise PageFailure(f"the page threw ({text.splitlines()[0] if text else 'no reason'})")
+        raise PageError(f"the page threw ({text.splitlines()[0] if text else 'no reason'})")
     value = result.get("result", {}).get("value")
     try:
         raw = json.loads(value)
     except (TypeError, ValueError, RecursionError):
-        raise PageFailure("the page's answer is not JSON") from None
+        raise PageError("the page's answer is not JSON") from None
     if not isinstance(raw, list) or len(raw) != expected or not all(isinstance(item, dict) for item in raw):
-        raise PageFailure("the page's answer has another shape")
+        raise PageError("the page's answer has another shape")
     return raw
 
 
@@ -145,16 +145,16 @@ def observation(raw: dict[str, Any]) -> Observation:
     """A checked observation from one raw result.
 
     Raises:
-        PageFailure: the page failed in this job, or its result has another shape.
+        PageError: the page failed in this job, or its result has another shape.
     """
     if "error" in raw:
-        raise PageFailure(f"the page failed ({str(raw['error']).splitlines()[0]})")
+        raise PageError(f"the page failed ({str(raw['error']).splitlines()[0]})")
     try:
         reward = raw["reward"]
         if not isinstance(raw["utterance"], str) or not isinstance(raw["done"], bool):
             raise TypeError
         if isinstance(reward, bool) or not isinstance(reward, int | float) or not -1.0 <= reward <= 1.0:
-            raise PageFailure(f"the page pays {reward!r}, which is no reward")
+            raise PageError(f"the page pays {reward!r}, which is no reward")
         return Observation(
             utterance=raw["utterance"],
             elements=tuple(_element(item) for item in raw["elements"]),
@@ -163,7 +163,7 @@ def observation(raw: dict[str, Any]) -> Observation:
             done=raw["done"],
         )
     except (KeyError, TypeError, ValueError):
-        raise PageFailure("the page's observation has another shape") from None
+        raise PageError("the page's observation has another shape") from None
 
 
 def boxes(raw: dict[str, Any]) -> tuple[tuple[Element, float, float, float, float], ...]:
@@ -189,7 +189,7 @@ def screenshot(browser: Browser, page: Page, timeout: float) -> bytes:
             answer = browser.call("HeadlessExperimental.beginFrame", shot, session=page.session, timeout=timeout)
             if data := answer.get("screenshotData"):
                 return base64.b64decode(data)
-        raise PageFailure("the browser painted nothing")
+        raise PageError("the browser painted nothing")
     answer = browser.call("Page.captureScreenshot", {"format": "png"}, session=page.session, timeout=timeout)
     return base64.b64decode(answer["data"])
 

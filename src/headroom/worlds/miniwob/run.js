@@ -87,8 +87,9 @@ const play = async (job) => {
   }
   const done = Boolean(window.WOB_DONE_GLOBAL);
   const elements = done && !job.boxes ? [] : H.observe();
+  const said = window.core.getUtterance(); // the natural-language tasks add the fields behind it
   return {
-    utterance: H.collapse(window.core.getUtterance()),
+    utterance: H.collapse(said?.utterance ?? said),
     outcome,
     done,
     reward: done ? Number(window.WOB_RAW_REWARD_GLOBAL) : 0,

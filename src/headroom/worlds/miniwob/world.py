@@ -18,10 +18,10 @@ from typing import Any, Self
 from headroom.config.models import WorldSettings
 from headroom.worlds.base import Element, History, Observation
 from headroom.worlds.miniwob import pages
-from headroom.worlds.miniwob.browser import Browser, BrowserFailure, BrowserTimeout
+from headroom.worlds.miniwob.browser import Browser, BrowserError, CallRefused
 from headroom.worlds.miniwob.chromium import find_chromium
 from headroom.worlds.miniwob.memo import Memo
-from headroom.worlds.miniwob.pages import Job, Page, PageFailure
+from headroom.worlds.miniwob.pages import Job, Page, PageError
 from headroom.worlds.miniwob.tasks import EXCLUDED, RELOAD, TASKS
 
 JOBS_PER_CALL = 16
@@ -117,7 +117,7 @@ class MiniWob:
         """The elements at a point of an episode with their boxes (left, top, width, height; CSS pixels).
 
         Raises:
-            BrowserFailure: after the configured number of tries.
+            BrowserError: after the configured number of tries.
         """
         return pages.boxes(self._alone(history, boxes=True)[1])
 
@@ -125,7 +125,7 @@ class MiniWob:
         """A PNG (160 x 210) of the task at a point of an episode. Pixels are not promised to repeat, text is.
 
         Raises:
-            BrowserFailure: after the configured number of tries.
+            BrowserError: after the configured number of tries.
         """
         from PIL import Image
 
@@ -134,7 +134,7 @@ class MiniWob:
                 page, _ = self._alone(history)
                 picture = pages.screenshot(self._started(), page, self.settings.call_timeout_seconds)
                 break
-            except BrowserFailure:
+            except BrowserError:
                 self._restart()
                 if attempt + 1 == self.settings.tries:
                     raise
@@ -208,12 +208,12 @@ class MiniWob:
                         flights[self._run(browser, flight.page, flight.jobs)] = _Flight(flight.page, flight.jobs, False)
                     else:
                         self._take(flight, answer, answers, problems)
-                except PageFailure as failure:
+                except PageError as failure:
                     problems.update(dict.fromkeys((job.history for job in flight.jobs), str(failure)))
                     self._discard(browser, flight.page)
-        except BrowserFailure as failure:
+        except BrowserError as failure:
             problems.update({history: str(failure) for history in histories if history not in answers})
-            self._restart(hung=isinstance(failure, BrowserTimeout))
+            self._restart()
         return answers
 
     def _units(self, histories: list[History]) -> deque[list[History]]:
@@ -285,18 +285,18 @@ class MiniWob:
         for job, item in zip(flight.jobs, raw, strict=True):
             try:
                 answers[job.history] = pages.observation(item)
-            except PageFailure as failure:
+            except PageError as failure:
                 problems[job.history] = str(failure)
         last = flight.jobs[-1].history
         if len(raw) != sum("error" not in item for item in raw):
-            raise PageFailure(problems.get(last, "the page failed"))
+            raise PageError(problems.get(last, "the page failed"))
         flight.page.state = None if answers[last].done else last
 
     def _alone(self, history: History, *, boxes: bool = False) -> tuple[Page, dict[str, Any]]:
         """Play one history on a page and leave the page there.
 
         Raises:
-            BrowserFailure: the last try's.
+            BrowserError: the last try's.
         """
         _check_task(history.task)
         for attempt in range(self.settings.tries):
@@ -312,7 +312,7 @@ class MiniWob:
                 raw = pages.results(browser.next_answer([number], limit)[1], 1)[0]
                 pages.observation(raw)
                 return page, raw
-            except BrowserFailure:
+            except BrowserError:
                 self._restart()
                 if attempt + 1 == self.settings.tries:
                     raise
@@ -327,15 +327,14 @@ class MiniWob:
             if self._begin_frame:
                 try:
                     self._pages = [pages.open_page(browser, START_SECONDS)]
-                except pages.CallRefused:
+                except CallRefused:
                     # A full Chromium has no frame control: slower pictures, the same text.
                     self._begin_frame = False
                     self.close()
                     return self._started()
         return self._browser
 
-    def _restart(self, *, hung: bool = False) -> None:
-        del hung
+    def _restart(self) -> None:
         self._counts.restarts += 1
         self.close()
 
