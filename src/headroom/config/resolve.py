@@ -231,9 +231,9 @@ def resolve(config: Mapping[str, object], project: Path) -> Resolved:
         "demonstrations": DemonstrationsJob(
             world=world, tasks=study.tasks.candidates, demonstrations=study.demonstrations
         ),
-        "select": SelectJob(world=world, tasks=study.tasks),
+        "select": SelectJob(world=world, tasks=study.tasks, max_new_tokens=study.evaluation.max_new_tokens),
         "reading": ReadingJob(world=world, evaluation=study.evaluation, statistics=study.statistics),
-        "contrast": ContrastJob(statistics=study.statistics),
+        "contrast": ContrastJob(statistics=study.statistics, learning_rates=study.learning_rates),
     }
     for name in inits:
         jobs[f"sft/{name}"] = SftJob(name=name, model=study.model, sft=study.sft[name])

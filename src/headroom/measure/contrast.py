@@ -1,0 +1,258 @@
+"""Contrast every policy with the reference (the supervised policy) on the same episodes.
+
+Three tables. ``contrasts.csv``: one row a policy x task set x mode. ``task_contrasts.csv``: the same by task.
+``replication.csv``: one row a setting that several training seeds share (headroom.measure.replication).
+
+*Greedy*: the pair is one page, and every statistic applies. *Sampled*: sample i of one policy has nothing to do with
+sample i of another beyond the random numbers, so a page's samples are averaged first, the pair is the page's two
+means, and McNemar's test with its counts of gained and lost is left empty. If two policies have different numbers of
+samples a page, the first samples that both have are compared.
+
+Holm's correction runs over the policies of one family (the grid, for one) and task set, greedy. No row is without
+its equivalence test and minimum detectable effect, so a null cannot be read off a wide interval.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import pandas as pd
+import typer
+
+from headroom.config.jobs import ContrastJob, load_job
+from headroom.config.models import Statistics
+from headroom.files import write_csv
+from headroom.measure import episodes
+from headroom.measure.intervals import page_interval, task_interval
+from headroom.measure.replication import replicate
+from headroom.measure.statistics import clusters, equivalence, holm, mcnemar_exact, minimum_detectable_effect
+from headroom.measure.task_sets import NAMES, read_task_sets
+
+MODES: tuple[episodes.Mode, ...] = ("greedy", "sampled")
+RUN_COLUMNS = [
+    "family",
+    "tasks_trained",
+    "init",
+    "learning_rate_level",
+    "learning_rate",
+    "schedule",
+    "kl_beta",
+    "clip_low",
+    "clip_high",
+    "group_size",
+    "seed",
+]
+
+
+def read_runs(path: Path, learning_rates: Mapping[str, float]) -> pd.DataFrame:
+    """The run table, indexed by run id, with :data:`RUN_COLUMNS`.
+
+    The level in ``runs.tsv`` becomes ``learning_rate_level``, its number at this scale ``learning_rate`` (NaN if the
+    scale does not say), and the set that a run trains on ``tasks_trained``.
+
+    Raises:
+        SystemExit: the file cannot be read, lacks a column, or names a run twice.
+    """
+    try:
+        runs = pd.read_csv(path, sep="\t", comment="#", dtype={"run": str, "learning_rate": str})
+    except (OSError, ValueError) as error:
+        raise SystemExit(f"{path}: cannot be read as a run table ({error})") from error
+    runs = runs.rename(columns={"learning_rate": "learning_rate_level", "tasks": "tasks_trained"})
+    runs["learning_rate"] = [learning_rates.get(str(level), math.nan) for level in runs.get("learning_rate_level", [])]
+    missing = [column for column in ["run", *RUN_COLUMNS] if column not in runs.columns]
+    if missing:
+        raise SystemExit(f"{path}: lacks the columns {', '.join(missing)}")
+    if runs["run"].duplicated().any():
+        raise SystemExit(f"{path}: names the run {runs.loc[runs['run'].duplicated(), 'run'].iloc[0]} twice")
+    return runs.set_index("run")[RUN_COLUMNS]
+
+
+def page_pairs(
+    reference: pd.DataFrame, policy: pd.DataFrame, tasks: Sequence[str], mode: episodes.Mode
+) -> tuple[pd.DataFrame, int] | None:
+    """Pair two policies on the pages of a task set: (task, seed, reference, policy, difference), and the exclusions.
+
+    ``reference`` and ``policy`` are success (greedy) or mean success over samples, float64. None if the policy has
+    no episodes there.
+
+    Raises:
+        ValueError: the two were not evaluated on the same episodes.
+    """
+    left = reference[(reference["mode"] == mode) & reference["task"].isin(tasks)]
+    right = policy[(policy["mode"] == mode) & policy["task"].isin(tasks)]
+    if right.empty:
+        return None
+    if mode == "sampled" and len(left):
+        samples = min(left["sample"].max(), right["sample"].max())
+        left, right = left[left["sample"] <= samples], right[right["sample"] <= samples]
+    pairs, excluded = episodes.pair(left, right)
+    pages = pairs.astype({"reference": "float64", "policy": "float64"})
+    pages = pages.groupby(["task", "seed"], sort=True)[["reference", "policy"]].mean().reset_index()
+    pages["difference"] = pages["policy"] - pages["reference"]
+    return pages, excluded
+
+
+def contrast(pages: pd.DataFrame, mode: episodes.Mode, statistics: Statistics) -> dict[str, Any]:
+    """The statistics of one row of ``contrasts.csv`` from its pairs (one row a page)."""
+    if pages.empty:
+        return {"pairs": 0, "tasks": 0, "equivalent": False}
+    values = clusters(pages["task"].tolist(), pages["difference"].to_numpy(float))
+    bounds = task_interval(
+        values,
+        confidence=statistics.confidence,
+        draws=statistics.bootstrap_draws,
+        seed=statistics.bootstrap_seed,
+    )
+    tost_p = equivalence(values, statistics.equivalence_margin)
+    return {
+        "pairs": values.pairs,
+        "tasks": len(values.tasks),
+        "reference_success": float(pages["reference"].mean()),
+        "policy_success": float(pages["policy"].mean()),
+        "difference": values.mean,
+        "ci_low": bounds.low,
+        "ci_high": bounds.high,
+        "interval_method": bounds.method,
+        **_discordant(pages, mode),
+        "tost_p": tost_p,
+        "equivalent": bool(tost_p <= 1.0 - statistics.confidence + 1e-12),
+        "minimum_detectable_effect": minimum_detectable_effect(
+            values, statistics.confidence, statistics.power, binary=mode == "greedy"
+        ),
+    }
+
+
+def _discordant(pages: pd.DataFrame, mode: episodes.Mode) -> dict[str, Any]:
+    if mode == "sampled":
+        return {"gained": None, "lost": None, "mcnemar_p": math.nan}
+    gained, lost = int((pages["difference"] > 0).sum()), int((pages["difference"] < 0).sum())
+    return {"gained": gained, "lost": lost, "mcnemar_p": mcnemar_exact(gained, lost)}
+
+
+def by_task(pages: pd.DataFrame, mode: episodes.Mode, statistics: Statistics) -> list[dict[str, Any]]:
+    """The rows of ``task_contrasts.csv``: each task's difference, with an interval over its pages."""
+    rows = []
+    for task, part in pages.groupby("task", sort=True):
+        bounds = page_interval(
+            part["difference"].to_numpy(float),
+            confidence=statistics.confidence,
+            draws=statistics.bootstrap_draws,
+            seed=statistics.bootstrap_seed,
+        )
+        rows.append(
+            {
+                "task": task,
+                "pairs": len(part),
+                "reference_success": float(part["reference"].mean()),
+                "policy_success": float(part["policy"].mean()),
+                "difference": float(part["difference"].mean()),
+                "ci_low": bounds.low,
+                "ci_high": bounds.high,
+                "interval_method": bounds.method,
+                **_discordant(part, mode),
+            }
+        )
+    return rows
+
+
+def contrasts(
+    reference: pd.DataFrame,
+    policies: Mapping[str, pd.DataFrame],
+    runs: pd.DataFrame,
+    task_sets: Mapping[str, Sequence[str]],
+    statistics: Statistics,
+) -> dict[str, pd.DataFrame]:
+    """All three tables, by file name. A policy that is not in ``runs`` (an initialisation) has empty run columns.
+
+    Raises:
+        ValueError: a policy was not evaluated on the reference's episodes; the message names both.
+    """
+    order = {run: place for place, run in enumerate(runs.index)}
+    rows: list[dict[str, Any]] = []
+    task_rows: list[dict[str, Any]] = []
+    kept: dict[tuple[str, str, str], pd.DataFrame] = {}
+    for name in sorted(policies, key=lambda policy: (order.get(policy, -1), policy)):
+        settings = {column: runs.at[name, column] if name in order else None for column in RUN_COLUMNS}
+        for task_set in NAMES:
+            for mode in MODES:
+                try:
+                    found = page_pairs(reference, policies[name], task_sets[task_set], mode)
+                except ValueError as error:
+                    raise ValueError(f"policy {name}, {task_set} {mode}: {error}") from error
+                if found is None:
+                    continue
+                pages, excluded = found
+                key = {"policy": name, **settings, "task_set": task_set, "mode": mode}
+                rows.append(key | contrast(pages, mode, statistics) | {"excluded": excluded})
+                task_rows.extend(
+                    {"policy": name, "task_set": task_set, "mode": mode, **row}
+                    for row in by_task(pages, mode, statistics)
+                )
+                kept[name, task_set, mode] = pages
+    return {
+        "contrasts.csv": _with_holm(pd.DataFrame(rows)),
+        "task_contrasts.csv": pd.DataFrame(task_rows),
+        "replication.csv": replicate(kept, runs, statistics),
+    }
+
+
+def _with_holm(table: pd.DataFrame) -> pd.DataFrame:
+    """Add ``holm_p`` after ``mcnemar_p``: within (family, task set), greedy, runs of the table only."""
+    if table.empty:
+        return table
+    adjusted = pd.Series(math.nan, index=table.index)
+    primary = table[(table["mode"] == "greedy") & table["family"].notna()]
+    for _, family in primary.groupby(["family", "task_set"]):
+        adjusted[family.index] = holm(family["mcnemar_p"].to_numpy(float))
+    table.insert(table.columns.tolist().index("mcnemar_p") + 1, "holm_p", adjusted)
+    counts = dict.fromkeys(("gained", "lost", "group_size", "seed"), "Int64")
+    return table.astype(counts)
+
+
+def main(
+    policies: Annotated[list[Path], typer.Argument(help="Evaluation directories of the policies, after --.")],
+    config: Annotated[Path, typer.Option(help="Resolved ContrastJob.")],
+    runs: Annotated[Path, typer.Option(help="The run table.")],
+    reference: Annotated[Path, typer.Option(help="Evaluation directory of the supervised policy.")],
+    task_sets: Annotated[Path, typer.Option(help="task_sets.json of the selection.")],
+    output: Annotated[Path, typer.Option(help="Result directory.")],
+) -> None:
+    """Write contrasts.csv, replication.csv and task_contrasts.csv."""
+    from headroom.provenance import record
+
+    settings = load_job(config, ContrastJob)
+    with record.job(
+        stage="measure.contrast",
+        output=output,
+        inputs={"policies": policies, "runs": runs, "reference": reference, "task-sets": task_sets},
+        config=config,
+        seeds={"bootstrap": settings.statistics.bootstrap_seed},
+    ) as job:
+        tables: dict[str, pd.DataFrame] = {}
+        for directory in policies:
+            if directory.resolve() == reference.resolve():  # contrasting it with itself says nothing
+                continue
+            frame = episodes.read(directory)
+            names = frame["policy"].unique().tolist()
+            if len(names) != 1 or names[0] in tables:
+                raise SystemExit(f"{directory}: holds the policies {names}; needs one, and each policy once")
+            tables[names[0]] = frame
+        result = contrasts(
+            episodes.read(reference),
+            tables,
+            read_runs(runs, settings.learning_rates),
+            read_task_sets(task_sets),
+            settings.statistics,
+        )
+        for name, table in result.items():
+            write_csv(job.output / name, table)
+        job.notes["policies"] = len(tables)
+        job.notes["excluded pairs"] = int(result["contrasts.csv"]["excluded"].sum())
+        job.ending = "finished"
+
+
+if __name__ == "__main__":
+    typer.run(main)

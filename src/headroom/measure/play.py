@@ -1,0 +1,113 @@
+"""Play a policy on pages: one process, one browser and one model for everything that a stage evaluates.
+
+Episodes are a function of (policy, task, page seed, sample, temperature, sampler seed) alone: neither the batch that
+an episode shares, nor the order of the batches, changes it. All policies are sampled with the same seed (common
+random numbers), so two equal policies give equal episodes and their difference is exactly 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from headroom.agent.episode import Episode
+from headroom.config.models import WorldSettings
+from headroom.measure.progress import progress
+from headroom.worlds.base import World
+
+if TYPE_CHECKING:
+    from headroom.policy.load import Policy
+    from headroom.policy.sampler import TorchSampler
+
+EPISODES_AT_ONCE = 128
+
+
+class Player(Protocol):
+    """What the measures need: episodes of one policy."""
+
+    def greedy(self, tasks: Sequence[str], seeds: Sequence[int]) -> list[Episode]:
+        """One episode a page, the most likely action at each turn."""
+        ...
+
+    def sampled(
+        self, tasks: Sequence[str], seeds: Sequence[int], samples: int, temperature: float = 1.0
+    ) -> list[Episode]:
+        """``samples`` episodes a page."""
+        ...
+
+
+class PolicyPlayer:
+    """A :class:`Player` for a loaded policy in a world."""
+
+    def __init__(
+        self,
+        world: World,
+        policy: Policy,
+        sampler: TorchSampler,
+        settings: WorldSettings,
+        *,
+        seed: int,
+        max_new_tokens: int,
+        label: str = "",
+    ) -> None:
+        self._world, self._policy, self._sampler, self._settings = world, policy, sampler, settings
+        self._seed, self._max_new_tokens, self._label = seed, max_new_tokens, label
+
+    def greedy(self, tasks: Sequence[str], seeds: Sequence[int]) -> list[Episode]:
+        """See :class:`Player`."""
+        return self._play("greedy", [(task, seed, 0) for task in tasks for seed in seeds], 0.0)
+
+    def sampled(
+        self, tasks: Sequence[str], seeds: Sequence[int], samples: int, temperature: float = 1.0
+    ) -> list[Episode]:
+        """See :class:`Player`."""
+        if temperature <= 0.0:
+            raise ValueError(f"sampling needs a temperature above 0, not {temperature}")
+        starts = [(task, seed, sample) for task in tasks for seed in seeds for sample in range(samples)]
+        return self._play("sampled", starts, temperature)
+
+    def _play(self, mode: str, starts: list[tuple[str, int, int]], temperature: float) -> list[Episode]:
+        from headroom.train.rollout import rollout
+
+        episodes: list[Episode] = []
+        with progress(f"{self._label} {mode}".strip(), len(starts)) as bar:
+            for first in range(0, len(starts), EPISODES_AT_ONCE):
+                batch = rollout(
+                    self._world,
+                    self._policy,
+                    self._sampler,
+                    starts[first : first + EPISODES_AT_ONCE],
+                    horizon=self._settings.horizon,
+                    temperature=temperature,
+                    seed=self._seed,
+                    success_above=self._settings.success_above,
+                    max_new_tokens=self._max_new_tokens,
+                )
+                episodes.extend(batch)
+                bar.advance(len(batch), sum(episode.success for episode in batch))
+        return episodes
+
+
+@contextmanager
+def open_player(
+    checkpoint: Path, settings: WorldSettings, *, seed: int, max_new_tokens: int, label: str = ""
+) -> Iterator[PolicyPlayer]:
+    """Load a checkpoint (before the browser starts, so that a bad one costs nothing) and open MiniWoB++.
+
+    Raises:
+        ValueError: the checkpoint cannot be loaded; the message names the file.
+    """
+    import torch
+
+    from headroom.policy.load import load_policy
+    from headroom.policy.sampler import TorchSampler
+    from headroom.worlds.miniwob.world import MiniWob
+
+    torch.set_num_threads(1)
+    torch.use_deterministic_algorithms(True)
+    policy = load_policy(checkpoint)
+    sampler = TorchSampler(policy.model, policy.codec.end_ids)
+    with MiniWob(settings) as world:
+        yield PolicyPlayer(world, policy, sampler, settings, seed=seed, max_new_tokens=max_new_tokens, label=label)

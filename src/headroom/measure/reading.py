@@ -1,0 +1,269 @@
+"""The headroom reading: what a checkpoint's own samples say about GRPO, before any training.
+
+Three quantities of a policy on pages that nothing else uses, each with an interval, named apart:
+
+- **headroom** = mean success of samples at T=1 minus greedy success. GRPO raises the probability of what the policy
+  already samples; where samples succeed more often than the greedy action, that is skill which greedy decoding lacks.
+- **pass@k minus greedy**: at least one of k samples succeeds. It is larger by construction and says what *could* be
+  found, not what a policy update will keep.
+- **mixed-group share**: groups of samples of one page that hold a success and a failure. All others have a centred
+  advantage of 0 and teach nothing.
+
+Intervals are over tasks for a set and over pages for a task (headroom.measure.intervals). A page with an excluded
+(infrastructure) episode is left out with a count.
+
+The expectation, fixed beforehand, with the equivalence margin of the study as "a gain that matters":
+*expect no gain* if no group is mixed, or the interval of the headroom ends below the margin; *expect gain* if it
+begins above 0; *undecided* otherwise (it spans both). It speaks of greedy success on these tasks at a learning rate
+that does no harm; it cannot see harm, and headroom is not always harvested.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import pandas as pd
+import typer
+
+from headroom.config.jobs import ReadingJob, load_job
+from headroom.config.models import Evaluation, Statistics, WorldSettings
+from headroom.files import write_csv, write_parquet, write_text
+from headroom.measure import episodes
+from headroom.measure.intervals import Interval, page_interval, task_interval
+from headroom.measure.passk import mixed_share, pass_at_k
+from headroom.measure.play import Player, open_player
+from headroom.measure.reading_text import LIMITS, sentence
+from headroom.measure.statistics import clusters
+from headroom.measure.task_sets import NAMES, read_task_sets
+
+Expectation = Literal["expect gain", "expect no gain", "undecided"]
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """``table``: one row a task and one a set (see :func:`tabulate`); ``sentences``: one a set, then the limits."""
+
+    table: pd.DataFrame
+    sentences: tuple[str, ...]
+    episodes: pd.DataFrame
+
+
+def pages(frame: pd.DataFrame, ks: Sequence[int]) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Reduce an episode table to one row a page: task, task_set, seed, greedy, sampled, headroom, mixed, pass_at_k...
+
+    Returns the table and the pages left out because one of their episodes is an infrastructure failure.
+
+    Raises:
+        ValueError: a page lacks its greedy episode or has another number of samples, or k exceeds the samples.
+    """
+    rows: list[dict[str, Any]] = []
+    dropped: list[dict[str, Any]] = []
+    samples = int(frame.loc[frame["mode"] == "sampled", "sample"].max()) + 1
+    for (task, seed), page in frame.groupby(["task", "seed"], sort=True):
+        greedy, sampled = page[page["mode"] == "greedy"], page[page["mode"] == "sampled"]
+        if len(greedy) != 1 or len(sampled) != samples:
+            raise ValueError(f"page ({task}, {seed}): {len(greedy)} greedy and {len(sampled)} of {samples} samples")
+        key = {"task": task, "task_set": page["task_set"].iloc[0], "seed": seed}
+        if len(episodes.scored(page)) != len(page):
+            dropped.append(key)
+            continue
+        successes, first = int(sampled["success"].sum()), float(greedy["success"].iloc[0])
+        row = {**key, "greedy": first, "sampled": successes / samples, "headroom": successes / samples - first}
+        row["mixed"] = mixed_share(samples, successes, samples)
+        rows.append(row | {f"pass_at_{k}": pass_at_k(samples, successes, k) for k in ks})
+    columns = ["task", "task_set", "seed", "greedy", "sampled", "headroom", "mixed", *(f"pass_at_{k}" for k in ks)]
+    return pd.DataFrame(rows, columns=columns), pd.DataFrame(dropped, columns=columns[:3])
+
+
+def tabulate(frame: pd.DataFrame, *, evaluation: Evaluation, statistics: Statistics) -> pd.DataFrame:
+    """The table of ``reading.csv``: sets first, then tasks.
+
+    Columns: level (set | task), name, task_set, tasks, pages, excluded (pages), samples, greedy, sampled, headroom,
+    headroom_low, headroom_high, interval_method, mixed_share, mixed_low, mixed_high, and for each k > 1 pass_at_k,
+    pass_at_k_minus_greedy, ..._low, ..._high; expectation.
+    """
+    ks = [k for k in evaluation.pass_at if 1 < k <= evaluation.samples]
+    table, dropped = pages(frame, ks)
+    groups: list[tuple[str, str, str, pd.DataFrame, int]] = []
+    for name in [n for n in (*NAMES, "") if (frame["task_set"] == n).any()]:
+        excluded = int((dropped["task_set"] == name).sum())
+        groups.append(("set", name or "all", name, table[table["task_set"] == name], excluded))
+    for task in sorted(frame["task"].unique()):
+        part = table[table["task"] == task]
+        of_set = str(frame.loc[frame["task"] == task, "task_set"].iloc[0])
+        groups.append(("task", str(task), of_set, part, int((dropped["task"] == task).sum())))
+    return pd.DataFrame(
+        [
+            {"level": level, "name": name, "task_set": of_set}
+            | _row(part, excluded, ks=ks, by_page=level == "task", samples=evaluation.samples, statistics=statistics)
+            for level, name, of_set, part, excluded in groups
+        ]
+    )
+
+
+def _row(
+    part: pd.DataFrame, excluded: int, *, ks: Sequence[int], by_page: bool, samples: int, statistics: Statistics
+) -> dict[str, Any]:
+    def interval(values: pd.Series[float], support: tuple[float, float]) -> Interval:
+        if len(values) == 0:
+            return Interval(math.nan, math.nan, "none")
+        options: dict[str, Any] = {
+            "confidence": statistics.confidence,
+            "draws": statistics.bootstrap_draws,
+            "seed": statistics.bootstrap_seed,
+            "support": support,
+        }
+        if by_page:
+            return page_interval(values.to_numpy(float), **options)
+        return task_interval(clusters(part["task"].tolist(), values.to_numpy(float)), **options)
+
+    headroom, mixed = interval(part["headroom"], (-1.0, 1.0)), interval(part["mixed"], (0.0, 1.0))
+    row: dict[str, Any] = {
+        "tasks": int(part["task"].nunique()),
+        "pages": len(part),
+        "excluded": excluded,
+        "samples": samples,
+        "greedy": part["greedy"].mean(),
+        "sampled": part["sampled"].mean(),
+        "headroom": part["headroom"].mean(),
+        "headroom_low": headroom.low,
+        "headroom_high": headroom.high,
+        "interval_method": headroom.method,
+        "mixed_share": part["mixed"].mean(),
+        "mixed_low": mixed.low,
+        "mixed_high": mixed.high,
+    }
+    for k in ks:
+        gap = part[f"pass_at_{k}"] - part["greedy"]
+        bounds = interval(gap, (-1.0, 1.0))
+        row |= {
+            f"pass_at_{k}": part[f"pass_at_{k}"].mean(),
+            f"pass_at_{k}_minus_greedy": gap.mean(),
+            f"pass_at_{k}_minus_greedy_low": bounds.low,
+            f"pass_at_{k}_minus_greedy_high": bounds.high,
+        }
+    row["expectation"] = expectation(headroom, float(row["mixed_share"]), statistics.equivalence_margin)
+    return row
+
+
+def expectation(headroom: Interval, mixed: float, margin: float) -> Expectation:
+    """The rule of the module's docstring. Without a scored page: undecided."""
+    if mixed == 0.0 or headroom.high < margin:
+        return "expect no gain"
+    return "expect gain" if headroom.low > 0.0 else "undecided"
+
+
+def read_headroom(
+    player: Player,
+    *,
+    policy: str,
+    task_sets: Mapping[str, Sequence[str]],
+    seeds: Sequence[int],
+    evaluation: Evaluation,
+    statistics: Statistics,
+) -> Reading:
+    """Play greedy and sampled episodes of all tasks in the sets, and reduce them to a reading."""
+    tasks = [task for name in task_sets for task in task_sets[name]]
+    frame = episodes.ordered(
+        pd.concat(
+            [
+                episodes.table(player.greedy(tasks, seeds), policy=policy, mode="greedy", task_sets=task_sets),
+                episodes.table(
+                    player.sampled(tasks, seeds, evaluation.samples, evaluation.temperature),
+                    policy=policy,
+                    mode="sampled",
+                    task_sets=task_sets,
+                ),
+            ],
+            ignore_index=True,
+        )
+    )
+    table = tabulate(frame, evaluation=evaluation, statistics=statistics)
+    rows: list[dict[str, Any]] = table[table["level"] == "set"].to_dict("records")  # type: ignore[assignment]
+    return Reading(table, (*(sentence(row, statistics) for row in rows), LIMITS), frame)
+
+
+def run(
+    checkpoint: Path,
+    tasks: Sequence[str],
+    world: WorldSettings | None = None,
+    evaluation: Evaluation | None = None,
+    statistics: Statistics | None = None,
+) -> Reading:
+    """The reading of any checkpoint directory on any tasks, on the reading seeds (``headroom reading``).
+
+    Raises:
+        ValueError: the checkpoint cannot be loaded, or a task is unknown or named twice.
+    """
+    from headroom.worlds.seeds import pool
+
+    if not tasks or len(set(tasks)) != len(tasks):
+        raise ValueError(f"name at least one task, each once, not {', '.join(tasks) or 'none'}")
+    evaluation, statistics = evaluation or Evaluation(), statistics or Statistics()
+    with open_player(
+        checkpoint,
+        world or WorldSettings(),
+        seed=evaluation.seed,
+        max_new_tokens=evaluation.max_new_tokens,
+        label="reading",
+    ) as player:
+        return read_headroom(
+            player,
+            policy=checkpoint.name,
+            task_sets={"": tasks},
+            seeds=list(pool("reading", evaluation.seeds)),
+            evaluation=evaluation,
+            statistics=statistics,
+        )
+
+
+def main(
+    config: Annotated[Path, typer.Option(help="Resolved ReadingJob.")],
+    checkpoint: Annotated[Path, typer.Option(help="The supervised checkpoint.")],
+    task_sets: Annotated[Path, typer.Option(help="task_sets.json of the selection.")],
+    output: Annotated[Path, typer.Option(help="Result directory.")],
+) -> None:
+    """Write episodes.parquet, reading.csv and reading.txt."""
+    from headroom.provenance import record
+    from headroom.worlds.seeds import pool
+
+    settings = load_job(config, ReadingJob)
+    sets = read_task_sets(task_sets)
+    evaluation = settings.evaluation
+    with record.job(
+        stage="measure.reading",
+        output=output,
+        inputs={"checkpoint": checkpoint, "task-sets": task_sets},
+        config=config,
+        seeds={"sampler": evaluation.seed, "bootstrap": settings.statistics.bootstrap_seed},
+    ) as job:
+        with open_player(
+            checkpoint,
+            settings.world,
+            seed=evaluation.seed,
+            max_new_tokens=evaluation.max_new_tokens,
+            label="reading",
+        ) as player:
+            reading = read_headroom(
+                player,
+                policy="sft",
+                task_sets=sets,
+                seeds=list(pool("reading", evaluation.seeds)),
+                evaluation=evaluation,
+                statistics=settings.statistics,
+            )
+        write_parquet(job.output / "episodes.parquet", reading.episodes)
+        write_csv(job.output / "reading.csv", reading.table)
+        write_text(job.output / "reading.txt", "\n".join(reading.sentences) + "\n")
+        of_sets = reading.table[reading.table["level"] == "set"]
+        job.notes.update(zip(of_sets["name"], of_sets["expectation"], strict=True))
+        job.notes["excluded pages"] = int(of_sets["excluded"].sum())
+        job.ending = "finished"
+
+
+if __name__ == "__main__":
+    typer.run(main)
