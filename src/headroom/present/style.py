@@ -1,0 +1,120 @@
+"""One style for every figure: colour-blind safe, vector first, one column wide, the same bytes from the same numbers.
+
+Colours are Okabe and Ito's (2008), which stay apart under all common colour-vision deficiencies; markers and line
+styles repeat every distinction that a colour makes. The background is opaque white, so that a figure stays readable
+on a dark page. Fonts are embedded as TrueType, so that text in the PDF can be searched and selected.
+"""
+
+from __future__ import annotations
+
+import os
+import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headroom.files import atomic, write_text
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+COLUMN = 3.4
+"""Width of one column of print, inches."""
+PAGE = 7.0
+"""Width of a full page of print, inches."""
+PIXELS_PER_INCH = 200
+
+BLUE, ORANGE, GREEN, RED, PURPLE, SKY, YELLOW, BLACK = (
+    "#0072B2",
+    "#E69F00",
+    "#009E73",
+    "#D55E00",
+    "#CC79A7",
+    "#56B4E9",
+    "#F0E442",
+    "#000000",
+)
+PALETTE = (BLUE, ORANGE, GREEN, RED, PURPLE, SKY, BLACK)
+MARKERS = ("o", "s", "D", "^", "v", "P", "X")
+GREY = "#666666"
+
+SCALE_LABELS = {
+    "smoke": "smoke scale: checks the machinery, not evidence",
+    "tiny": "tiny scale: 0.2 M-parameter model, mechanism reproduction",
+    "small": "small scale: released small model",
+    "paper": "paper scale",
+}
+
+
+@contextmanager
+def styled() -> Iterator[None]:
+    """Apply the style inside the block and restore matplotlib's settings after it."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt
+    import seaborn as sns
+
+    settings = {
+        "figure.facecolor": "white",
+        "savefig.facecolor": "white",
+        "figure.constrained_layout.use": True,
+        "font.family": "DejaVu Sans",
+        "font.size": 7.5,
+        "axes.titlesize": 8.5,
+        "axes.labelsize": 7.5,
+        "xtick.labelsize": 7,
+        "ytick.labelsize": 7,
+        "legend.fontsize": 6.5,
+        "legend.frameon": False,
+        "lines.linewidth": 1.2,
+        "lines.markersize": 4.5,
+        "axes.linewidth": 0.7,
+        "axes.prop_cycle": plt.cycler(color=PALETTE),
+        "pdf.fonttype": 42,
+        "svg.hashsalt": "headroom",
+    }
+    with sns.axes_style("ticks"), mpl.rc_context(settings):
+        yield
+
+
+def scale_of(path: Path) -> str:
+    """The scale that a figure's file belongs to: the folder under ``figures``; "" if the path does not say."""
+    parts = path.parts
+    for i, part in enumerate(parts[:-1]):
+        if part == "figures" and parts[i + 1] in SCALE_LABELS:
+            return parts[i + 1]
+    return ""
+
+
+def zero_line(axes: Axes, *, horizontal: bool = True) -> None:
+    """Draw the line of no difference."""
+    (axes.axhline if horizontal else axes.axvline)(0.0, color=GREY, linewidth=0.8, zorder=0)
+
+
+def empty(axes: Axes, text: str) -> None:
+    """Say inside an axes why nothing is drawn there."""
+    axes.set_axis_off()
+    axes.text(0.5, 0.5, text, ha="center", va="center", transform=axes.transAxes, color=GREY, wrap=True)
+
+
+def save(figure: Figure, pdf: Path, *, caption: str) -> None:
+    """Write ``NAME.pdf``, ``NAME.png`` beside it and ``captions/NAME.txt``; close the figure.
+
+    The scale is written on the figure itself. Dates stay out of the files (SOURCE_DATE_EPOCH is honoured).
+    """
+    import matplotlib.pyplot as plt
+
+    scale = scale_of(pdf.absolute())
+    if scale:
+        figure.text(0.995, 0.002, SCALE_LABELS[scale], ha="right", va="bottom", fontsize=5.5, color=GREY)
+        figure.get_layout_engine().set(rect=(0, 0.035, 1, 0.965))  # type: ignore[union-attr]
+    os.environ.setdefault("SOURCE_DATE_EPOCH", "0")
+    with atomic(pdf) as part:
+        figure.savefig(part, format="pdf", metadata={"CreationDate": None, "Title": pdf.stem})
+    with atomic(pdf.with_suffix(".png")) as part:
+        figure.savefig(part, format="png", dpi=PIXELS_PER_INCH, metadata={"Software": None})
+    plt.close(figure)
+    write_text(pdf.parent / "captions" / f"{pdf.stem}.txt", textwrap.fill(caption, 110) + "\n")
