@@ -92,12 +92,15 @@ def extend(body: Any, suffixes: Tensor, prefixes: Prefixes, prefix_of: Tensor) -
     visible = torch.cat(
         (of_prefix[:, None].expand(rows, width, longest), (steps <= steps[:, None]).expand(rows, width, width)), dim=2
     )
+    one_to_one = torch.equal(prefix_of, torch.arange(len(prefixes.lengths), device=prefix_of.device))
     for layer, prefix_keys, prefix_values in zip(body.layers, prefixes.keys, prefixes.values, strict=True):
         normed = layer.input_layernorm(hidden)
         key, value = _key_value(layer.self_attn, normed, cosine, sine)
         query = _query(layer.self_attn, normed, cosine, sine)
-        keys = torch.cat((prefix_keys.index_select(0, prefix_of), key.transpose(1, 2)), dim=2)
-        values = torch.cat((prefix_values.index_select(0, prefix_of), value.transpose(1, 2)), dim=2)
+        if not one_to_one:
+            prefix_keys, prefix_values = (past.index_select(0, prefix_of) for past in (prefix_keys, prefix_values))
+        keys = torch.cat((prefix_keys, key.transpose(1, 2)), dim=2)
+        values = torch.cat((prefix_values, value.transpose(1, 2)), dim=2)
         mixed = _attend(query.transpose(1, 2), keys, values, visible[:, None])
         hidden = _rest_of_layer(layer, hidden, mixed.transpose(1, 2).reshape(rows, width, -1))
     return body.norm(hidden)  # type: ignore[no-any-return]

@@ -51,10 +51,8 @@ def load_policy(source: Path | PretrainedModel, dtype: Dtype | None = None, *, d
             f"{folder}: the tokenizer has id {highest}, the model only {rows} tokens; "
             "the files belong to two different checkpoints"
         )
-    library: Any = transformers
-    library.utils.logging.disable_progress_bar()
     try:
-        model, report = library.AutoModelForCausalLM.from_pretrained(
+        model, report = _quiet_transformers().AutoModelForCausalLM.from_pretrained(
             str(folder),
             dtype=getattr(torch, dtype or "float32"),
             attn_implementation="sdpa",
@@ -80,6 +78,7 @@ def save_policy(model: Any, codec: Codec, folder: Path) -> None:
     An older folder of that name is replaced.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
+    _quiet_transformers()
     part = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}.", suffix=".part"))
     try:
         model.save_pretrained(str(part))
@@ -95,6 +94,13 @@ def save_policy(model: Any, codec: Codec, folder: Path) -> None:
         part.replace(folder)
     finally:
         shutil.rmtree(part, ignore_errors=True)
+
+
+def _quiet_transformers() -> Any:
+    """The library without its own progress bars (and without its types, which mypy cannot follow)."""
+    library: Any = transformers
+    library.utils.logging.disable_progress_bar()
+    return library
 
 
 def _released(model: PretrainedModel) -> Path:

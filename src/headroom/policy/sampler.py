@@ -63,6 +63,7 @@ class TorchSampler:
 
         Raises:
             ValueError: an argument is out of range, or a prompt is empty.
+            FloatingPointError: the model gives no finite probabilities (never when greedy).
         """
         if len(prompts) != len(seeds) or temperature < 0 or max_new_tokens < 1 or any(len(p) == 0 for p in prompts):
             msg = "generate needs a seed a prompt, no empty prompt, temperature >= 0 and max_new_tokens >= 1"
@@ -149,6 +150,8 @@ def _draw(log_probabilities: Tensor, numbers: npt.NDArray[np.float64]) -> Tensor
     """Invert each row's cumulative distribution (B, V) at its number; never a token of probability 0; int64 (B,)."""
     cumulative = log_probabilities.double().exp().cumsum(dim=-1)
     total = cumulative[:, -1:]
+    if not bool(torch.isfinite(total).all()):
+        raise FloatingPointError("the model's probabilities are not finite; its weights are beyond use")
     height = torch.from_numpy(numbers).to(total.device)[:, None] * total
     height = torch.minimum(height, torch.nextafter(total, torch.zeros_like(total)))
     return torch.searchsorted(cumulative, height, right=True).squeeze(1)
