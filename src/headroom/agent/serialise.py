@@ -24,6 +24,7 @@ from headroom.worlds.base import Element, Observation
 
 RUN_ROLES = frozenset({"text", "cell"})  # plain content; neighbours of one role share a line
 FILLED = "filled"
+FOCUSED = "focused"
 OPTIONS = "options"
 ON = "on"
 VALUE = "="
@@ -39,12 +40,13 @@ def bare(text: str) -> str:
 
 
 def _is_plain(element: Element) -> bool:
-    return element.role in RUN_ROLES and not (element.states or element.value or element.options)
+    return element.role in RUN_ROLES and not ({*element.states} - {FOCUSED} or element.value or element.options)
 
 
 def _line(element: Element) -> Iterator[str]:
     yield bare(element.role)
-    yield from (bare(state) for state in element.states)
+    # Focus says where keys go; on anything but a field it is the shadow of the last click.
+    yield from (bare(state) for state in element.states if state != FOCUSED or element.role in _FIELDS)
     if element.value and element.role in _FIELDS:
         yield FILLED
     yield quote(element.name)

@@ -56,6 +56,11 @@ def test_a_cell_with_a_state_or_of_another_role_starts_a_line() -> None:
     assert text.split("\n") == ['cell "a"', 'cell selected "b"', 'text "c"']
 
 
+def test_focus_is_told_of_fields_only() -> None:
+    text = page_text(page(Element("textbox", "a", states=("focused",)), Element("button", "b", states=("focused",))))
+    assert text.split("\n") == ['textbox focused "a"', 'button "b"']
+
+
 @given(st.lists(elements, max_size=5), anything)
 def test_a_page_cannot_forge_a_line_or_break_storage(of: list[Element], goal: str) -> None:
     text = prompt_text([page(*of, goal=goal)], [])
