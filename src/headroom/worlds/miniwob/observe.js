@@ -83,7 +83,8 @@ const behaviouralRole = (element) => {
 const PRESS = ["click", "mouseup", "mousedown", "dblclick", "pointerup", "pointerdown"];
 const listensForPress = (element) => PRESS.some((type) => H.listensFor(element, type));
 
-const textOf = (element) => collapse(element.innerText ?? element.textContent);
+const textOf = (element) =>
+  getComputedStyle(element).fontSize === "0px" ? "" : collapse(element.innerText ?? element.textContent);
 
 const iconName = (element) => {
   const nodes = [element, ...element.querySelectorAll("*")];
@@ -240,9 +241,11 @@ const walk = (element, context) => {
   const clickable = !frame && (listening || pointer || element.tabIndex >= 0 && element.hasAttribute("tabindex"));
   const role = declared || (clickable ? behaviouralRole(element) : "");
   const visible = !hidden && (rect.width > 0 && rect.height > 0) && clipTo(rect, context.clip) !== null
-    && rect.right > 0 && rect.bottom + window.scrollY > 0;
+    && rect.right + context.scrolledX > 0 && rect.bottom + context.scrolledY > 0;
 
-  if (role && (declared && ATOMIC_ROLES.has(role))) {
+  // An accordion takes every second element for a header, a paragraph with a button in it too.
+  const atomic = ATOMIC_ROLES.has(declared) && !(declared === "tab" && element.querySelector("button, input, select, textarea"));
+  if (atomic) {
     flush(context);
     if (!visible) return;
     records.push(recordOf(element, role, accessibleName(element, role, usedLabels)));
@@ -255,10 +258,12 @@ const walk = (element, context) => {
     if (visible) records.push({ ...recordOf(element, "img", accessibleName(element, "img", usedLabels)), interactive: Boolean(role) });
     return;
   }
-  let clip = context.clip;
+  let { clip, scrolledX, scrolledY } = context;
   if (style.overflowX !== "visible" && !contents) {
     if (!visible && !hidden) { if (rect.height < 1 || rect.width < 1 || clipTo(rect, clip) === null) return; }
-    // What a scroller holds can be scrolled into view; what overflow:hidden cuts off cannot.
+    // What a scroller holds can be scrolled into view, also back; what overflow:hidden cuts off cannot.
+    scrolledX += element.scrollLeft;
+    scrolledY += element.scrollTop;
     clip = /auto|scroll/.test(style.overflowX + style.overflowY) ? null : (clipTo(rect, clip) ?? clip);
   }
   const boundary = !inline || role;
@@ -267,7 +272,7 @@ const walk = (element, context) => {
   const textRole = heading ? "heading" : element.tagName === "TD" || element.tagName === "TH" ? "cell" : inline ? context.textRole : context.textRole === "cell" ? "cell" : "text";
   const first = records.length;
   if (role === "treeitem" && !element.querySelector(":scope > [role=menuitem]")) { observeTreeItem(element, context, clip, style, visible); return; }
-  const inner = { ...context, clip, cursor: style.cursor, textRole, hidden, run: boundary ? [] : context.run };
+  const inner = { ...context, clip, scrolledX, scrolledY, cursor: style.cursor, textRole, hidden, run: boundary ? [] : context.run };
   for (const child of element.childNodes) {
     if (child.nodeType === Node.TEXT_NODE) {
       if (!hidden && child.data.trim()) inner.run.push({ node: child, parent: element });
@@ -374,7 +379,8 @@ const nameFieldsByCaption = (records) => {
 
 // The visible elements in document order, numbered where role and name repeat. `node` stays on this side.
 H.observe = () => {
-  const context = { records: [], usedLabels: new Set(), clip: null, cursor: "auto", textRole: "text", run: [] };
+  const context = { records: [], usedLabels: new Set(), clip: null, cursor: "auto", textRole: "text", run: [],
+    scrolledX: window.scrollX, scrolledY: window.scrollY };
   walk(document.body, context);
   flush(context);
   const unlabelled = context.records.filter((record) => record.interactive || !context.usedLabels.has(record.node.closest("label")));
