@@ -1,0 +1,38 @@
+# The commands of this project. `make` alone lists them.
+.DEFAULT_GOAL := help
+.PHONY: help setup reproduce smoke test bench lint clean
+SHELL := /bin/bash
+BIN := .venv/bin
+
+help:  ## this list
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 20
+
+setup:  ## .venv from the locks, and a Chromium
+	@./setup.sh
+
+reproduce: setup  ## the whole study at scale tiny
+	@tools/study.sh tiny
+
+smoke: setup  ## the same rules on tiny numbers, in minutes
+	@tools/study.sh smoke
+
+test:  ## set-up and all tests, the smoke study included
+	@./setup.sh --dev
+	@$(BIN)/python -m pytest
+
+lint:  ## ruff, mypy, snakefmt, snakemake --lint, locks and schemas
+	@./setup.sh --dev
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/snakefmt --check Snakefile workflow
+	@$(BIN)/snakemake --lint
+	@$(BIN)/python tools/lock.py --check && $(BIN)/python tools/licences.py --check
+	@$(BIN)/headroom schema --check
+
+bench:  ## the benchmarks; their numbers go to benchmarks/*.json
+	@./setup.sh --dev
+	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python "$$script" || exit 1; done
+
+clean:  ## remove results and caches; figures/ and .venv stay
+	rm -rf results .snakemake .pytest_cache .mypy_cache .ruff_cache .hypothesis figures/smoke

@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# Run the study at one scale on this machine: study.sh SCALE [snakemake options]
+# After an interruption, even a kill -9, the same command goes on where it stopped.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+scale=${1:?usage: tools/study.sh SCALE [snakemake options]}
+shift
+cores=${CORES:-$(getconf _NPROCESSORS_ONLN)}
+
+# A lock of the kernel instead of Snakemake's lock files: it cannot outlive its holder.
+mkdir -p .snakemake
+exec 9>.snakemake/study.lock
+if command -v flock >/dev/null && ! flock --nonblock 9; then
+    echo "another run of the study is going on in this folder; wait for it, or end it first" >&2
+    exit 1
+fi
+
+started=$SECONDS
+.venv/bin/snakemake --cores "$cores" --nolock --rerun-incomplete --keep-going --config scale="$scale" \
+    --logger rich "$@" 9>&- && status=0 || status=$?
+if [ "$status" != 0 ]; then
+    echo "the study did not finish; what failed and why: .venv/bin/headroom runs --scale $scale, results/$scale/logs/" >&2
+    exit "$status"
+fi
+printf '\nDone in %d min %d s.\n' $(((SECONDS - started) / 60)) $(((SECONDS - started) % 60))
+.venv/bin/headroom summary --scale "$scale"
