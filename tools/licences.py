@@ -58,7 +58,7 @@ def licence(name: str) -> str:
     ]
     if classified:
         return "; ".join(classified)
-    declared = (meta["License"] if "License" in meta else "").strip().splitlines()
+    declared = "".join(meta.get_all("License") or []).strip().splitlines()
     if not declared:
         raise SystemExit(f"{name}: declares no licence; read its licence file and add it to UNDECLARED")
     return declared[0]
