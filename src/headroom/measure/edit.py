@@ -57,7 +57,9 @@ def check_pair(base: Checkpoint, donor: Checkpoint) -> None:
     Raises:
         ValueError: a key of the configuration, a tensor's presence, dtype or shape differs; names file and tensor.
     """
-    for key in sorted((set(base.config) | set(donor.config)) - _SAVING_KEYS):
+    keys = (set(base.config) | set(donor.config)) - _SAVING_KEYS
+    # Plain values first: a number of layers says more than the list that follows from it.
+    for key in sorted(keys, key=lambda key: (isinstance(base.config.get(key), (list, dict)), key)):
         if _bare(base.config.get(key)) != _bare(donor.config.get(key)):
             raise ValueError(
                 f"{donor.folder / 'config.json'}: another architecture than {base.folder}: "

@@ -1,0 +1,185 @@
+"""The probe: fixed turns on which the hidden states of every checkpoint are read.
+
+The turns are the supervised policy's own greedy turns on pages of the selection pool (never trained on, never
+evaluated on), the first few of each episode. Token ids are written down once, with the tokenizer of that policy, and
+every checkpoint reads those very ids: a spectrum depends on the tokens and on their number, so nothing of the probe
+may differ between two checkpoints that are compared.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import typer
+
+from headroom.agent.codec import Codec, load_codec
+from headroom.agent.grammar import parse
+from headroom.agent.prompt import prompt_text
+from headroom.config.jobs import ProbeJob, load_job
+from headroom.files import write_json, write_parquet
+from headroom.measure import episodes
+from headroom.measure.task_sets import read_task_sets, tasks_of
+from headroom.worlds.base import History, World
+
+Ids = npt.NDArray[np.int32]
+COLUMNS = ["task", "seed", "turn", "episode", "prompt", "action", "prompt_ids", "action_ids"]
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeTurns:
+    """The probe in memory: per turn the ids, and the number of its episode, int64 (N,)."""
+
+    prompts: tuple[Ids, ...]
+    actions: tuple[Ids, ...]
+    episode: npt.NDArray[np.int64]
+    tokenizer: str
+
+    @property
+    def sequences(self) -> list[Ids]:
+        """What the network reads: the prompt and the action but for its last token, which predicts nothing."""
+        return [np.concatenate([p, a[:-1]]) for p, a in zip(self.prompts, self.actions, strict=True)]
+
+    @property
+    def action_positions(self) -> list[npt.NDArray[np.int64]]:
+        """Per turn the positions in :attr:`sequences` that predict the action's tokens; the first decides."""
+        return [np.arange(len(p) - 1, len(p) + len(a) - 1) for p, a in zip(self.prompts, self.actions, strict=True)]
+
+
+def tokenizer_digest(folder: Path) -> str:
+    """What makes ids mean the same: sha256 over the vocabulary and added tokens of a checkpoint's tokenizer.
+
+    Raises:
+        ValueError: the folder has no ``tokenizer.json``.
+    """
+    path = folder / "tokenizer.json"
+    try:
+        value = json.loads(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{path}: cannot be read ({error}); the checkpoint is incomplete") from error
+    parts = json.dumps([value.get("model"), value.get("added_tokens")], sort_keys=True)
+    return hashlib.sha256(parts.encode()).hexdigest()
+
+
+def probe_turns(world: World, codec: Codec, played: pd.DataFrame, *, turns: int) -> tuple[pd.DataFrame, int]:
+    """Replay greedy episodes and write down their first turns.
+
+    Args:
+        world: Answers for every prefix of every episode.
+        codec: Encodes prompts and actions.
+        played: Rows of an episode table, one an episode.
+        turns: At most this many turns an episode.
+
+    Returns:
+        The table (:data:`COLUMNS`, sorted by task, seed, turn), and how many episodes an infrastructure failure cost.
+    """
+    rows, lost = [], 0
+    for number, (_, episode) in enumerate(played.sort_values(["task", "seed"]).iterrows()):
+        texts = [str(text) for text in episode["actions"]][:turns]
+        actions = [parse(text) for text in texts]
+        points = [History(episode["task"], int(episode["seed"]), tuple(actions[:n])) for n in range(len(actions))]
+        observations = world.observe(points)
+        if any(observation.failure for observation in observations):
+            lost += 1
+            continue
+        for turn, text in enumerate(texts):
+            prompt = prompt_text(observations[: turn + 1], actions[:turn])
+            encoded = codec.encode_prompt(prompt)
+            rows.append(
+                {
+                    "task": episode["task"],
+                    "seed": int(episode["seed"]),
+                    "turn": turn,
+                    "episode": number,
+                    "prompt": prompt,
+                    "action": text,
+                    "prompt_ids": encoded.ids.tolist(),
+                    "action_ids": codec.encode_action(text, encoded).tolist(),
+                }
+            )
+    return pd.DataFrame(rows, columns=COLUMNS), lost
+
+
+def read_probe(folder: Path) -> ProbeTurns:
+    """Read a probe.
+
+    Raises:
+        SystemExit: a file is missing or empty.
+    """
+    try:
+        table = pd.read_parquet(folder / "probe.parquet")
+        tokenizer = str(json.loads((folder / "probe.json").read_bytes())["tokenizer"])
+    except (OSError, ValueError, KeyError) as error:
+        raise SystemExit(f"{folder}: holds no probe ({error}); run headroom.measure.probe") from error
+    if table.empty:
+        raise SystemExit(f"{folder / 'probe.parquet'}: is empty; run headroom.measure.probe again")
+    return ProbeTurns(
+        prompts=tuple(np.asarray(ids, dtype=np.int32) for ids in table["prompt_ids"]),
+        actions=tuple(np.asarray(ids, dtype=np.int32) for ids in table["action_ids"]),
+        episode=table["episode"].to_numpy(dtype=np.int64),
+        tokenizer=tokenizer,
+    )
+
+
+def chosen_episodes(played: pd.DataFrame, tasks: Sequence[str], seeds: Sequence[int]) -> pd.DataFrame:
+    """The greedy, scored episodes of these tasks and pages.
+
+    Raises:
+        ValueError: there are none.
+    """
+    counted = episodes.scored(played)
+    rows = counted[(counted["mode"] == "greedy") & counted["task"].isin(tasks) & counted["seed"].isin(seeds)]
+    rows = rows[rows["turns"] > 0]
+    if rows.empty:
+        raise ValueError("the selection holds no greedy episode on the probe's tasks and pages; select again")
+    return rows
+
+
+def main(
+    config: Annotated[Path, typer.Option(help="Resolved ProbeJob.")],
+    checkpoint: Annotated[Path, typer.Option(help="The supervised checkpoint.")],
+    selection: Annotated[Path, typer.Option(help="Directory of the selection: its greedy episodes are replayed.")],
+    task_sets: Annotated[Path, typer.Option(help="task_sets.json of the selection.")],
+    output: Annotated[Path, typer.Option(help="Result directory.")],
+) -> None:
+    """Write probe.parquet and probe.json."""
+    from headroom.provenance import record
+    from headroom.worlds.miniwob.world import MiniWob
+    from headroom.worlds.seeds import pool
+
+    settings = load_job(config, ProbeJob)
+    tasks = tasks_of(read_task_sets(task_sets), settings.probe.task_sets, task_sets)
+    with record.job(
+        stage="measure.probe",
+        output=output,
+        inputs={"checkpoint": checkpoint, "selection": selection, "task-sets": task_sets},
+        config=config,
+    ) as job:
+        played = chosen_episodes(episodes.read(selection), tasks, list(pool("selection", settings.probe.seeds)))
+        with MiniWob(settings.world) as world:
+            table, lost = probe_turns(world, load_codec(checkpoint), played, turns=settings.probe.turns)
+        write_parquet(job.output / "probe.parquet", table)
+        summary = {
+            "tokenizer": tokenizer_digest(checkpoint),
+            "episodes": int(table["episode"].nunique()),
+            "turns": len(table),
+            "tokens": int(
+                sum(len(p) + len(a) - 1 for p, a in zip(table["prompt_ids"], table["action_ids"], strict=True))
+            ),
+            "lost episodes": lost,
+            "tasks": tasks,
+        }
+        write_json(job.output / "probe.json", summary)
+        job.notes.update(summary)
+        job.ending = "finished"
+
+
+if __name__ == "__main__":
+    typer.run(main)

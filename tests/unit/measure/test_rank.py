@@ -1,0 +1,122 @@
+"""Ranks of hidden states: token choices, resampling over episodes, and the tables of a whole measurement."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headroom.config.models import Rank
+from headroom.measure.hidden import episode_weights, rank_interval, resampled_spectra, rows_of
+from headroom.measure.probe import ProbeTurns, tokenizer_digest
+from headroom.measure.rank import measure
+from headroom.measure.spectrum import matrix_ranks, ranks
+
+
+def test_the_three_token_choices_pick_the_rows_they_name():
+    states = [np.arange(6, dtype=np.float32).reshape(3, 2), np.full((2, 2), 9, dtype=np.float32)]
+    positions, episode = [np.array([1, 2]), np.array([0])], np.array([4, 7])
+    mean, owner = rows_of(states, "mean", positions, episode)
+    assert mean.tolist() == [[2, 3], [9, 9]]
+    assert owner.tolist() == [4, 7]
+    action, _ = rows_of(states, "action", positions, episode)
+    assert action.tolist() == [[2, 3], [9, 9]]
+    every, owner = rows_of(states, "all", positions, episode)
+    assert every.shape == (5, 2)
+    assert owner.tolist() == [4, 4, 4, 7, 7]
+    with pytest.raises(ValueError, match="no token choice 'some'"):
+        rows_of(states, "some", positions, episode)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.integers(1, 5), min_size=2, max_size=6), st.integers(1, 20), st.booleans(), st.integers(0, 2**31))
+def test_resampled_spectra_equal_those_of_matrices_with_repeated_rows(sizes, width, centred, seed):
+    rng = np.random.default_rng(seed)
+    episode = np.repeat(np.arange(len(sizes)), sizes)
+    rows = rng.standard_normal((len(episode), width)) + 3.0
+    weights = episode_weights(len(sizes), 5, seed)
+    for squared, times in zip(resampled_spectra(rows, episode, weights, centred=centred), weights, strict=True):
+        repeated = np.repeat(rows, times[episode].astype(int), axis=0)
+        expected = matrix_ranks(repeated, centred=centred)
+        if expected.participation_ratio > 0 and len(np.unique(repeated, axis=0)) > 1:
+            assert ranks(squared).participation_ratio == pytest.approx(expected.participation_ratio, rel=1e-6)
+            assert ranks(squared).effective_rank == pytest.approx(expected.effective_rank, rel=1e-4)
+
+
+def test_the_interval_surrounds_the_estimate_and_shrinks_with_more_episodes():
+    rng = np.random.default_rng(0)
+    widths = []
+    for episodes in (10, 160):
+        rows = rng.standard_normal((episodes * 4, 8)) * np.geomspace(1, 0.1, 8)
+        episode = np.repeat(np.arange(episodes), 4)
+        found = rank_interval(rows, episode, episode_weights(episodes, 200, 1), centred=True, confidence=0.95)
+        estimate = matrix_ranks(rows, centred=True).effective_rank
+        assert found.low < estimate < found.high
+        assert found.bias < 0.02
+        widths.append(found.high - found.low)
+    assert widths[1] < widths[0] / 2
+
+
+def test_matrices_too_large_to_resample_have_no_interval():
+    rows = np.random.default_rng(0).standard_normal((20, 30))
+    found = rank_interval(rows, np.arange(20), episode_weights(20, 3, 0), centred=True, confidence=0.95, up_to=19)
+    assert np.isnan(found.low)
+
+
+@pytest.fixture
+def probe(make_checkpoint):
+    folders = []
+    for seed in (0, 10):
+        _, folder = make_checkpoint(seed=seed)
+        (folder / "tokenizer.json").write_text(json.dumps({"model": {"vocab": {"a": 0}}, "added_tokens": []}))
+        folders.append(folder)
+    rng = np.random.default_rng(2)
+
+    def ids(n):
+        return rng.integers(2, 40, size=n).astype(np.int32)
+
+    turns = ProbeTurns(
+        prompts=tuple(ids(n) for n in (5, 7, 6, 9, 4, 8)),
+        actions=tuple(ids(n) for n in (2, 3, 1, 2, 4, 2)),
+        episode=np.array([3, 3, 5, 5, 8, 9]),
+        tokenizer=tokenizer_digest(folders[0]),
+    )
+    return folders, turns
+
+
+def test_a_measurement_holds_every_site_and_choice_and_one_primary_row(probe):
+    (policy, reference), turns = probe
+    ranks_table, agreement = measure(policy, reference, turns, Rank(bootstrap_draws=10), 0.95)
+    assert len(ranks_table) == 4 * 3 * 2  # embedding, two blocks, final norm; token choices; centring
+    primary = ranks_table[ranks_table["primary"]]
+    assert primary[["site", "layer", "tokens", "centred"]].values.tolist() == [["block", 1, "mean", True]]
+    tokens = sum(len(a) + len(p) - 1 for p, a in zip(turns.prompts, turns.actions, strict=True))
+    assert set(ranks_table["rows"]) == {6, tokens}
+    by_measure = agreement.groupby("measure").size().to_dict()
+    assert by_measure == {"cka": 12, "argmax_agreement": 2, "kl_policy_reference": 2, "kl_reference_policy": 2}
+    every = agreement[agreement["tokens"] == "action_tokens"]
+    assert set(every["rows"]) == {sum(map(len, turns.actions))}
+
+
+def test_a_policy_measured_against_itself_agrees_exactly(probe):
+    (policy, _), turns = probe
+    _, agreement = measure(policy, policy, turns, Rank(bootstrap_draws=10), 0.95)
+    for name, value in (("cka", 1.0), ("argmax_agreement", 1.0), ("kl_policy_reference", 0.0)):
+        np.testing.assert_allclose(agreement.loc[agreement["measure"] == name, "value"], value, atol=1e-9)
+
+
+def test_a_measurement_repeats_exactly_and_does_not_depend_on_the_batches(probe):
+    (policy, reference), turns = probe
+    first = measure(policy, reference, turns, Rank(bootstrap_draws=10), 0.95)
+    again = measure(policy, reference, turns, Rank(bootstrap_draws=10), 0.95)
+    small = measure(policy, reference, turns, Rank(bootstrap_draws=10, batch_tokens=1), 0.95)
+    assert all(a.equals(b) for a, b in zip(first, again, strict=True))
+    np.testing.assert_allclose(first[0]["effective_rank"], small[0]["effective_rank"], rtol=1e-4)
+
+
+def test_another_tokenizer_than_the_probes_is_refused(probe):
+    (policy, reference), turns = probe
+    (policy / "tokenizer.json").write_text(json.dumps({"model": {"vocab": {"b": 0}}, "added_tokens": []}))
+    with pytest.raises(ValueError, match="not the tokenizer that the probe was written with"):
+        measure(policy, reference, turns, Rank(bootstrap_draws=10), 0.95)
