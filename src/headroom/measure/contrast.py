@@ -56,15 +56,17 @@ def read_runs(path: Path, learning_rates: Mapping[str, float]) -> pd.DataFrame:
     Raises:
         SystemExit: the file cannot be read, lacks a column, or names a run twice.
     """
+    renamed = {"learning_rate": "learning_rate_level", "tasks": "tasks_trained"}
     try:
         runs = pd.read_csv(path, sep="\t", comment="#", dtype={"run": str, "learning_rate": str})
     except (OSError, ValueError) as error:
         raise SystemExit(f"{path}: cannot be read as a run table ({error})") from error
-    runs = runs.rename(columns={"learning_rate": "learning_rate_level", "tasks": "tasks_trained"})
-    runs["learning_rate"] = [learning_rates.get(str(level), math.nan) for level in runs.get("learning_rate_level", [])]
-    missing = [column for column in ["run", *RUN_COLUMNS] if column not in runs.columns]
+    as_named = [name for name in ["run", *RUN_COLUMNS] if name not in ("learning_rate", *renamed.values())]
+    missing = [name for name in (*as_named, *renamed) if name not in runs.columns]
     if missing:
         raise SystemExit(f"{path}: lacks the columns {', '.join(missing)}")
+    runs = runs.rename(columns=renamed)
+    runs["learning_rate"] = [learning_rates.get(str(level), math.nan) for level in runs["learning_rate_level"]]
     if runs["run"].duplicated().any():
         raise SystemExit(f"{path}: names the run {runs.loc[runs['run'].duplicated(), 'run'].iloc[0]} twice")
     return runs.set_index("run")[RUN_COLUMNS]

@@ -60,23 +60,33 @@ def pages(frame: pd.DataFrame, ks: Sequence[int]) -> tuple[pd.DataFrame, pd.Data
     Raises:
         ValueError: a page lacks its greedy episode or has another number of samples, or k exceeds the samples.
     """
-    rows: list[dict[str, Any]] = []
-    dropped: list[dict[str, Any]] = []
     samples = int(frame.loc[frame["mode"] == "sampled", "sample"].max()) + 1
-    for (task, seed), page in frame.groupby(["task", "seed"], sort=True):
-        greedy, sampled = page[page["mode"] == "greedy"], page[page["mode"] == "sampled"]
-        if len(greedy) != 1 or len(sampled) != samples:
-            raise ValueError(f"page ({task}, {seed}): {len(greedy)} greedy and {len(sampled)} of {samples} samples")
-        key = {"task": task, "task_set": page["task_set"].iloc[0], "seed": seed}
-        if len(episodes.scored(page)) != len(page):
-            dropped.append(key)
-            continue
-        successes, first = int(sampled["success"].sum()), float(greedy["success"].iloc[0])
-        row = {**key, "greedy": first, "sampled": successes / samples, "headroom": successes / samples - first}
-        row["mixed"] = mixed_share(samples, successes, samples)
-        rows.append(row | {f"pass_at_{k}": pass_at_k(samples, successes, k) for k in ks})
-    columns = ["task", "task_set", "seed", "greedy", "sampled", "headroom", "mixed", *(f"pass_at_{k}" for k in ks)]
-    return pd.DataFrame(rows, columns=columns), pd.DataFrame(dropped, columns=columns[:3])
+    sampled = frame["mode"] == "sampled"
+    flags = frame.assign(
+        is_greedy=~sampled,
+        is_sample=sampled,
+        greedy=frame["success"] & ~sampled,
+        successes=frame["success"] & sampled,
+        broken=~frame.index.isin(episodes.scored(frame).index),
+    )
+    sums = ["is_greedy", "is_sample", "greedy", "successes", "broken"]
+    every = flags.groupby(["task", "task_set", "seed"], sort=True)[sums].sum().reset_index()
+    wrong = every[(every["is_greedy"] != 1) | (every["is_sample"] != samples)]
+    if len(wrong):
+        first = wrong.iloc[0]
+        raise ValueError(
+            f"page ({first['task']}, {first['seed']}): {first['is_greedy']} greedy and {first['is_sample']} of "
+            f"{samples} sampled episodes; play it again"
+        )
+    scored = every[every["broken"] == 0].reset_index(drop=True)
+    table = scored[["task", "task_set", "seed"]].assign(
+        greedy=scored["greedy"].astype(float), sampled=scored["successes"] / samples
+    )
+    table["headroom"] = table["sampled"] - table["greedy"]
+    table["mixed"] = [mixed_share(samples, int(c), samples) for c in scored["successes"]]
+    for k in ks:
+        table[f"pass_at_{k}"] = [pass_at_k(samples, int(c), k) for c in scored["successes"]]
+    return table, every.loc[every["broken"] > 0, ["task", "task_set", "seed"]]
 
 
 def tabulate(frame: pd.DataFrame, *, evaluation: Evaluation, statistics: Statistics) -> pd.DataFrame:

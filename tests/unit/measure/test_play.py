@@ -1,0 +1,140 @@
+"""Playing and evaluating a policy through the real rollout, in a fake world with a fake policy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from headroom.agent.codec import EncodedPrompt
+from headroom.config.models import WorldSettings
+from headroom.measure import evaluate, play
+from headroom.policy.load import Policy
+from headroom.policy.sampler import Generation
+from headroom.worlds.base import Element, History, Observation
+
+
+class FakeButtonWorld:
+    """One page, two buttons; "Yes" succeeds. A negative seed never loads."""
+
+    def observe(self, histories: Sequence[History]) -> list[Observation]:
+        return [self._page(history) for history in histories]
+
+    def _page(self, history: History) -> Observation:
+        if history.seed < 0:
+            return Observation("", (), done=True, failure="the tab crashed")
+        elements = (Element("button", "Yes"), Element("button", "No"))
+        pressed = history.actions[-1].name if history.actions else ""
+        return Observation("Press Yes.", elements, raw_reward=float(pressed == "Yes"), done=bool(pressed))
+
+    def close(self) -> None:
+        pass
+
+
+class FakeCodec:
+    """Id 1 is a press of "Yes", anything else of "No"."""
+
+    end_ids = (0,)
+
+    def encode_prompt(self, text: str) -> EncodedPrompt:
+        return EncodedPrompt(np.array([len(text)], np.int32))
+
+    def decode_action(self, ids: Sequence[int], prompt: EncodedPrompt) -> str:
+        return f'click button "{"Yes" if ids[0] == 1 else "No"}"'
+
+
+class FakeCoinSampler:
+    """Greedy says "No"; sampled, the seed's parity decides."""
+
+    def __init__(self) -> None:
+        self.temperatures: list[float] = []
+
+    def generate(
+        self, prompts: Sequence[object], *, temperature: float, seeds: Sequence[int], max_new_tokens: int
+    ) -> list[Generation]:
+        self.temperatures.append(temperature)
+        ids = [seed % 2 if temperature > 0 else 0 for seed in seeds]
+        zero = np.zeros(1, np.float32)
+        return [Generation(np.array([i], np.int32), zero, zero) for i in ids]
+
+
+def player(seed: int = 1) -> play.PolicyPlayer:
+    policy = Policy(None, FakeCodec(), Path("fake"))  # type: ignore[arg-type]
+    return play.PolicyPlayer(
+        FakeButtonWorld(),
+        policy,
+        FakeCoinSampler(),  # type: ignore[arg-type]
+        WorldSettings(horizon=3),
+        seed=seed,
+        max_new_tokens=4,
+    )
+
+
+def run(seeds: list[int], samples: int = 4) -> pd.DataFrame:
+    return evaluate.evaluate(
+        player(),
+        policy="p",
+        greedy_tasks=["a", "b"],
+        sampled_tasks=["b"],
+        task_sets={"mastered": ("a",), "headroom": ("b",)},
+        seeds=seeds,
+        samples=samples,
+        temperature=1.0,
+    )
+
+
+def test_greedy_plays_each_page_once_and_sampled_as_often_as_asked() -> None:
+    frame = run([1, 2, 3])
+    counts = frame.groupby(["task", "mode"]).size().to_dict()
+    assert counts == {("a", "greedy"): 3, ("b", "greedy"): 3, ("b", "sampled"): 12}
+    assert frame.loc[frame["mode"] == "greedy", "success"].sum() == 0
+    assert 0 < frame.loc[frame["mode"] == "sampled", "success"].sum() < 12
+
+
+def test_the_number_of_episodes_at_once_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = run([1, 2, 3])
+    monkeypatch.setattr(play, "EPISODES_AT_ONCE", 5)
+    pd.testing.assert_frame_equal(run([1, 2, 3]), whole)
+
+
+def test_another_sampler_seed_gives_other_samples() -> None:
+    one, two = (
+        [episode.success for episode in player(seed).sampled(["a"], range(20), 2)]
+        for seed in (1, 2)
+    )  # fmt: skip
+    assert one != two
+
+
+def test_a_page_that_never_loads_is_excluded_and_the_summary_says_so() -> None:
+    frame = run([1, -1])
+    notes = evaluate.summary(frame)
+    assert notes["excluded episodes"] == 6  # one greedy a task, four samples
+    assert notes["mastered greedy success"] == 0.0
+    assert notes["episodes"] == len(frame) == 12
+
+
+def test_sampling_at_temperature_zero_is_refused() -> None:
+    with pytest.raises(ValueError, match="temperature above 0"):
+        player().sampled(["a"], [1], 2, temperature=0.0)
+
+
+def test_nothing_sampled_is_a_whole_table() -> None:
+    frame = evaluate.evaluate(
+        player(),
+        policy="p",
+        greedy_tasks=["a"],
+        sampled_tasks=[],
+        task_sets={"mastered": ("a",), "headroom": ()},
+        seeds=[1],
+        samples=4,
+        temperature=1.0,
+    )
+    assert frame["mode"].tolist() == ["greedy"]
+
+
+def test_progress_says_how_far_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    player().greedy(["a"], range(3))
+    assert "greedy: 3/3 episodes, success 0.0%" in capsys.readouterr().err
