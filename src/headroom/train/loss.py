@@ -61,7 +61,7 @@ def sequence_weights(lengths: Sequence[int], aggregation: Aggregation, longest: 
     if any(length < 1 for length in lengths):
         raise ValueError("every sequence needs at least one token of the agent")
     if aggregation == "token_mean":
-        return [1 / sum(lengths)] * len(lengths)
+        return [1 / max(1, sum(lengths))] * len(lengths)
     if aggregation == "sequence_mean":
         return [1 / (len(lengths) * length) for length in lengths]
     if aggregation == "constant_length":

@@ -1,0 +1,327 @@
+"""GRPO on an agent's turns: collect, score, advantages, microbatches, loss, step.
+
+A step plays ``pages_per_step`` pages, ``group_size`` samples of each. A turn (prompt -> action) is one training
+sample; the return of its episode, compared with the other samples of the same page, is its advantage
+(``headroom.train.advantage``); the loss is the clipped ratio with an optional KL term to the initial policy
+(``headroom.train.loss``).
+
+Sources: GRPO, arXiv 2402.03300; Dr. GRPO, 2503.20783; DAPO, 2503.14476; AdamW, 1711.05101. Deviations:
+
+- no live group, no optimiser step: AdamW moves weights by its momentum and by its decay even where the gradient is
+  zero. That holds with a KL term too;
+- the old log-probabilities are those of the first update's own forward pass, never the sampler's; the distance
+  between the two is reported (``sampler_gap``);
+- no dropout, no entropy bonus, no resampling of dead groups; one learning rate a step, for all updates of a rollout;
+- a gradient that is not finite is never applied: it is counted, and ``PATIENCE`` such steps in a row end the run as
+  ``diverged``, with the weights that it had;
+- everything random is a function of (run seed, step, group, sample), so a resumed run equals an unbroken one.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import torch
+import typer
+from torch import Tensor
+
+from headroom.agent.episode import Group, Turn
+from headroom.config.jobs import GrpoJob, load_job
+from headroom.config.models import Grpo
+from headroom.files import write_parquet
+from headroom.policy.load import Policy, load_policy, save_policy
+from headroom.policy.sampler import TorchSampler
+from headroom.policy.score import action_log_probabilities
+from headroom.provenance import record
+from headroom.seeds import derive
+from headroom.train import checkpoint
+from headroom.train.advantage import advantages
+from headroom.train.batch import microbatches
+from headroom.train.diagnostics import (
+    Row,
+    TokenStatistics,
+    rollout_row,
+    snapshot,
+    step_line,
+    steps_table,
+    timing_table,
+    weight_change,
+)
+from headroom.train.groups import form_groups, group_starts, step_pages, task_set
+from headroom.train.loss import policy_loss, sequence_weights
+from headroom.train.reward import Reward, reward, scored
+from headroom.train.rollout import PhaseSeconds, rollout
+from headroom.train.schedule import learning_rate
+from headroom.worlds.base import World
+
+PATIENCE = 3
+"""Steps with a live group, in a row, without a finite gradient: then a run has diverged."""
+
+NO_LIVE_GROUP, NOT_FINITE = "no live group", "gradient not finite"
+
+
+@dataclass
+class Run:
+    """What a run has come to: one row a finished step, one row of phase times a step, and how it ended."""
+
+    rows: list[Row] = field(default_factory=list)
+    times: list[Row] = field(default_factory=list)
+    ending: Literal["finished", "diverged"] = "finished"
+
+
+def train(
+    policy: Policy,
+    reference: Any,
+    world: World,
+    job: GrpoJob,
+    tasks: Sequence[str],
+    page_seeds: Sequence[int],
+    *,
+    scratch: Path,
+    say: Callable[[str], None] = lambda _: None,
+) -> Run:
+    """Train ``policy.model`` in place.
+
+    Args:
+        policy: holds the initial weights.
+        reference: the frozen initial model, or None when ``kl_beta`` is 0.
+        world: where the episodes are played.
+        job: every setting.
+        tasks: the task set of the run.
+        page_seeds: pages for training.
+        scratch: folder of resume states; a run killed at any moment goes on from the newest.
+        say: told one line a step.
+    """
+    settings, model = job.grpo, policy.model.eval()
+    sampler = TorchSampler(model, policy.codec.end_ids)
+    optimiser = adamw(model, settings)
+    initial = snapshot(model)
+    run, done = Run(), 0
+    if state := checkpoint.latest(scratch, model, optimiser):
+        done, run.rows, run.times = state[0], state[1]["rows"], state[1]["times"]
+        say(f"resumed after step {done}")
+
+    while done < settings.steps and not diverged(run.rows):
+        started, phases = time.perf_counter(), PhaseSeconds()
+        try:
+            groups = collect(world, policy, sampler, job, tasks, page_seeds, done, phases)
+        except FloatingPointError as error:  # the policy gives no probabilities any more
+            say(f"diverged at step {done + 1}: {error}")
+            run.ending = "diverged"
+            return run
+        rewards = score(groups, settings)
+        estimates = advantages(
+            rewards, scope=settings.advantage_scope, scale=settings.advantage_scale, epsilon=settings.advantage_epsilon
+        )
+        turns = [turn for group in groups for episode in group.episodes if scored(episode) for turn in episode.turns]
+        advantage = torch.from_numpy(np.concatenate([np.zeros(0), *(a for group in estimates for a in group)]))
+        rate = learning_rate(
+            done,
+            peak=settings.learning_rate,
+            schedule=settings.schedule,
+            warmup_steps=settings.warmup_steps,
+            total_steps=settings.steps,
+        )
+        for parameters in optimiser.param_groups:
+            parameters["lr"] = rate
+        updated, seconds = update(model, reference, optimiser, turns, advantage, settings)
+        row = {"step": done, "learning_rate": rate, **rollout_row(groups, rewards, estimates), **updated}
+        run.rows.append(row | {"weight_change": weight_change(model, initial)})
+        seconds |= {"seconds_world": phases.world, "seconds_generate": phases.generate}
+        run.times.append({"step": done, **seconds, "seconds_step": time.perf_counter() - started})
+        done += 1
+        say(step_line(run.rows[-1], run.times, settings.steps))
+        if done % settings.checkpoint_every == 0:
+            checkpoint.save(scratch, done, model, optimiser, {"rows": run.rows, "times": run.times})
+
+    run.ending = "diverged" if diverged(run.rows) else "finished"
+    return run
+
+
+def collect(
+    world: World,
+    policy: Policy,
+    sampler: TorchSampler,
+    job: GrpoJob,
+    tasks: Sequence[str],
+    page_seeds: Sequence[int],
+    step: int,
+    phases: PhaseSeconds,
+) -> list[Group]:
+    """Play the pages of a step; ``phases`` receives the seconds of world and sampler."""
+    settings = job.grpo
+    pages = step_pages(tasks, page_seeds, seed=settings.seed, step=step, count=settings.pages_per_step)
+    episodes = rollout(
+        world,
+        policy,
+        sampler,
+        group_starts(pages, settings.group_size),
+        horizon=job.world.horizon,
+        temperature=settings.temperature,
+        seed=derive("grpo", settings.seed, step),
+        success_above=job.world.success_above,
+        max_new_tokens=settings.max_new_tokens,
+        phases=phases,
+    )
+    return form_groups(pages, settings.group_size, episodes)
+
+
+def score(groups: Sequence[Group], settings: Grpo) -> list[list[Reward]]:
+    """The rewards of the scored episodes of each group: an infrastructure failure has none and enters no baseline."""
+    return [
+        [
+            reward(
+                episode,
+                success=settings.reward_success,
+                failure=settings.reward_failure,
+                invalid_action=settings.reward_invalid_action,
+            )
+            for episode in group.episodes
+            if scored(episode)
+        ]
+        for group in groups
+    ]
+
+
+def update(
+    model: Any,
+    reference: Any,
+    optimiser: torch.optim.Optimizer,
+    turns: Sequence[Turn],
+    advantage: Tensor,
+    settings: Grpo,
+) -> tuple[Row, dict[str, float]]:
+    """Take ``updates_per_rollout`` optimiser steps on a rollout; the columns of the update and its seconds by phase.
+
+    Args:
+        model: trained in place.
+        reference: frozen, or None.
+        optimiser: over the trained parameters of ``model``.
+        turns: N turns of scored episodes, as they were sampled.
+        advantage: float64 (N,).
+        settings: of the run.
+    """
+    statistics, norm, done, reason = TokenStatistics(), None, 0, ""
+    seconds = {"seconds_score": 0.0, "seconds_backward": 0.0}
+    live = bool((advantage != 0).any())
+    batches = microbatches(turns, settings.microbatch_tokens) if turns else []
+    # The denominators belong to the whole step, and so are fixed before it is cut.
+    lengths = [len(turn.action_ids) for turn in turns]
+    weights = torch.tensor(
+        sequence_weights(lengths, settings.aggregation, settings.max_new_tokens), dtype=torch.float64
+    )
+    old: list[Tensor] = []
+    anchor: list[Tensor | None] = []
+    for number in range(settings.updates_per_rollout):
+        optimiser.zero_grad(set_to_none=True)
+        for place, batch in enumerate(batches):
+            started = time.perf_counter()
+            with torch.set_grad_enabled(live):
+                own, entropy = action_log_probabilities(model, batch, settings.temperature)
+            mask = batch.action_mask.to(own.device)
+            if number == 0:
+                old.append(own.detach())  # the policy that collected is still this one, so the ratio is exactly 1
+                anchor.append(None if reference is None else _scores(reference, batch, settings.temperature))
+                sampled = batch.padded([turn.log_probabilities for turn in turns]).to(own)
+                statistics.sampler_gap = max(statistics.sampler_gap, float((own.detach() - sampled).abs()[mask].max()))
+            rows = torch.tensor(batch.index)
+            result = policy_loss(
+                own, old[place], advantage[rows].to(own), mask, weights[rows].to(own), clip_low=settings.clip_low,
+                clip_high=settings.clip_high, kl_beta=settings.kl_beta, reference_log_probabilities=anchor[place],
+            )  # fmt: skip
+            statistics.add(result, entropy, mask, with_reference=reference is not None)
+            scored_at = time.perf_counter()
+            if live:
+                result.loss.backward()  # type: ignore[no-untyped-call]
+            seconds["seconds_score"] += scored_at - started
+            seconds["seconds_backward"] += time.perf_counter() - scored_at
+        if not live:
+            reason = NO_LIVE_GROUP
+            break
+        started = time.perf_counter()
+        norm = float(torch.nn.utils.clip_grad_norm_(model.parameters(), settings.optimiser.gradient_clip))
+        if not math.isfinite(norm):
+            reason = NOT_FINITE
+            break
+        optimiser.step()
+        done += 1
+        seconds["seconds_backward"] += time.perf_counter() - started
+    optimiser.zero_grad(set_to_none=True)
+    row: Row = {
+        **statistics.row(number + 1 if batches else 0),
+        "gradient_norm": norm if norm is not None and math.isfinite(norm) else None,
+        "updates": done,
+        "skipped": bool(reason),
+        "skip_reason": reason,
+    }
+    return row, seconds
+
+
+@torch.no_grad()
+def _scores(model: Any, batch: Any, temperature: float) -> Tensor:
+    return action_log_probabilities(model, batch, temperature).log_probabilities
+
+
+def adamw(model: Any, settings: Grpo) -> torch.optim.AdamW:
+    """AdamW over the trained parameters."""
+    chosen = settings.optimiser
+    return torch.optim.AdamW(
+        [parameter for parameter in model.parameters() if parameter.requires_grad],
+        lr=settings.learning_rate,
+        betas=(chosen.beta1, chosen.beta2),
+        eps=chosen.epsilon,
+        weight_decay=chosen.weight_decay,
+    )
+
+
+def diverged(rows: Sequence[Row]) -> bool:
+    """Whether the last ``PATIENCE`` steps with a live group all failed to give a finite gradient."""
+    live = [row["skip_reason"] for row in rows if row["skip_reason"] != NO_LIVE_GROUP]
+    return len(live) >= PATIENCE and set(live[-PATIENCE:]) == {NOT_FINITE}
+
+
+def main(
+    config: Annotated[Path, typer.Option(help="Resolved settings: a GrpoJob as JSON.")],
+    init: Annotated[Path, typer.Option(help="Checkpoint folder that the run starts from.")],
+    task_sets: Annotated[Path, typer.Option(help="task_sets.json of the select stage.")],
+    output: Annotated[Path, typer.Option(help="Result directory.")],
+) -> None:
+    """Train one run of the grid and write checkpoint/, steps.parquet and timing.parquet."""
+    from headroom.worlds.miniwob.world import MiniWob
+    from headroom.worlds.seeds import pool
+
+    torch.set_num_threads(1)
+    torch.use_deterministic_algorithms(True)
+    job = load_job(config, GrpoJob)
+    inputs = {"init": init, "task_sets": task_sets}
+    with record.job("train.grpo", output, inputs=inputs, config=config, seeds={"grpo": job.grpo.seed}) as running:
+        tasks = task_set(task_sets, job.grpo.tasks)
+        try:
+            policy = load_policy(init)
+            reference = load_policy(init).model.requires_grad_(False) if job.grpo.kl_beta > 0 else None
+        except ValueError as error:
+            raise SystemExit(str(error)) from error
+        with MiniWob(job.world) as world:
+            run = train(
+                policy, reference, world, job, tasks, pool("train"), scratch=running.scratch(),
+                say=lambda line: print(f"{job.grpo.run}  {line}", flush=True),
+            )  # fmt: skip
+        save_policy(policy.model, policy.codec, running.output / "checkpoint")
+        write_parquet(running.output / "steps.parquet", steps_table(run.rows))
+        write_parquet(running.output / "timing.parquet", timing_table(run.times))
+        running.ending = run.ending
+        running.notes |= {
+            "steps": len(run.rows),
+            "steps_skipped": sum(row["skipped"] for row in run.rows),
+            "excluded_episodes": sum(row["excluded_episodes"] for row in run.rows),
+        }
+
+
+if __name__ == "__main__":
+    typer.run(main)
