@@ -10,6 +10,7 @@
 # HEADROOM_CHROMIUM=/path/to/it   use this browser
 set -euo pipefail
 cd "$(dirname "$0")"
+export PIP_DISABLE_PIP_VERSION_CHECK=1
 
 say() { printf 'setup: %s\n' "$*"; }
 fail() {
@@ -68,13 +69,13 @@ install_torch() {
     fi
     if gpu; then
         say "a GPU is here: installing $pin with CUDA"
-        .venv/bin/pip install --quiet "$pin"
+        .venv/bin/pip install -qq "$pin"
         return
     fi
     say "no GPU: installing $pin for the CPU (200 MB)"
-    .venv/bin/pip install --quiet --no-deps --timeout 15 --retries 1 --index-url https://download.pytorch.org/whl/cpu "$pin" 2>/dev/null && return
+    .venv/bin/pip install -qq --no-deps --timeout 15 --retries 1 --index-url https://download.pytorch.org/whl/cpu "$pin" 2>/dev/null && return
     say "download.pytorch.org gave no such wheel: taking $pin from the default index"
-    .venv/bin/pip install --quiet "$pin"
+    .venv/bin/pip install -qq "$pin"
 }
 
 install_packages() {
@@ -90,13 +91,13 @@ install_packages() {
     fi
     say "packages: installing what ${locks[*]} lock (1.6 GB on disk, about 4 minutes the first time)"
     .venv/bin/python -m pip --version >/dev/null 2>&1 || .venv/bin/python -m ensurepip --upgrade >/dev/null
-    .venv/bin/python -m pip install --quiet --disable-pip-version-check pip==26.2
+    .venv/bin/python -m pip install -qq pip==26.2
     install_torch
     for lock in "${locks[@]}"; do
         say "  $lock: $(grep -c == "$lock") packages"
-        .venv/bin/pip install --quiet --disable-pip-version-check -r "$lock"
+        .venv/bin/pip install -qq -r "$lock"
     done
-    .venv/bin/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+    .venv/bin/pip install -qq --no-deps --no-build-isolation -e .
     .venv/bin/pip check >/dev/null || fail "the packages do not fit together:" "$(.venv/bin/pip check 2>&1)"
     # The development lock includes the main one: its stamp serves both.
     printf '%s\n' "$(cat requirements/main.txt pyproject.toml | sha256sum | cut -d' ' -f1)" "$want" >"$stamp"

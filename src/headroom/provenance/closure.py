@@ -77,7 +77,7 @@ def files(stage: str, source: Path = SOURCE) -> list[Path]:
     """Files of the closure, sorted: modules, data files beside them, and declared project files."""
     found: set[Path] = set()
     for name, path in modules(stage, source).items():
-        if name.startswith(WITHOUT_EFFECT):
+        if f"{name}.".startswith(WITHOUT_EFFECT):
             continue
         found.add(path)
         found.update(source.parent / extra for extra in DATA_FILES.get(name, ()))

@@ -1,7 +1,8 @@
 """The manifest of a result directory: every file with its sha256 and size, and nothing that varies between equal runs.
 
 Downstream rules depend on ``manifest.json``: it is small, so Snakemake compares it by content, and it changes if and
-only if a result file changes. The two records themselves (``manifest.json``, ``run.json``) are not in it.
+only if a result file changes. What differs between equal runs is not in it: the two records themselves (``manifest.json``,
+``run.json``) and the seconds that a training took (``timing.parquet``).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from headroom.provenance.digest import sha256_file, sha256_text
 
 MANIFEST = "manifest.json"
 RECORD = "run.json"
+TIMING = "timing.parquet"
 
 
 class FileEntry(BaseModel):
@@ -46,7 +48,7 @@ def build(directory: Path) -> Manifest:
         name = path.relative_to(directory).as_posix()
         if path.is_symlink():
             raise ValueError(f"{path}: a result directory may not hold symbolic links; write the file itself")
-        if path.is_file() and name not in (MANIFEST, RECORD):
+        if path.is_file() and name not in (MANIFEST, RECORD, TIMING):
             found[name] = entry(path)
     return dict(sorted(found.items()))
 

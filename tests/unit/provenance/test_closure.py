@@ -1,0 +1,99 @@
+"""The sources of a stage: what can change its result, no less."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from headroom.provenance import closure
+
+
+def package(folder: Path, **files: str) -> Path:
+    for name, text in {"__init__": "", **files}.items():
+        path = folder / "src" / "headroom" / (name.replace("__", "/") if name != "__init__" else name)
+        path = path if path.suffix else path.with_suffix(".py")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return folder / "src"
+
+
+def test_imports_of_every_form_are_followed(tmp_path: Path) -> None:
+    source = package(
+        tmp_path,
+        start="import headroom.plain\nfrom headroom.named import x\nfrom headroom import member\n"
+        "from . import relative\ndef f():\n    from headroom.late import y\n",
+        plain="",
+        named="from .deep import z",
+        member="",
+        relative="",
+        late="import json, headroom.last as alias",
+        deep="",
+        last="",
+        other="",
+    )
+    names = {name.removeprefix("headroom.") for name in closure.modules("start", source)}
+    assert names == {"headroom", "start", "plain", "named", "member", "relative", "late", "deep", "last"}
+
+
+def test_a_cycle_of_imports_ends(tmp_path: Path) -> None:
+    source = package(tmp_path, a="import headroom.b", b="import headroom.a")
+    assert set(closure.modules("a", source)) == {"headroom", "headroom.a", "headroom.b"}
+
+
+def test_an_unknown_stage_is_named() -> None:
+    with pytest.raises(ValueError, match=r"no module headroom\.train\.nothing"):
+        closure.files("train.nothing")
+
+
+def test_data_files_beside_a_module_belong_to_it() -> None:
+    names = closure.sources("worlds.miniwob.world")
+    assert any(name.endswith(".js") for name in names)
+    assert "workflow/data/seeds.tsv" in closure.sources("worlds.seeds")
+
+
+def test_records_and_settings_models_cannot_make_a_result_stale() -> None:
+    names = closure.sources("train.sft")
+    assert "src/headroom/train/sft.py" in names
+    assert not [name for name in names if "/provenance/" in name or "/config/" in name]
+
+
+def test_a_training_stage_does_not_know_the_figures_or_the_measures() -> None:
+    names = closure.sources("train.grpo")
+    assert not [name for name in names if "/present/" in name or "/measure/" in name]
+
+
+LAYERS = ["worlds", "agent", "policy", "train", "measure", "present"]
+
+
+def test_a_layer_imports_only_from_layers_below_it() -> None:
+    wrong = []
+    for path in (closure.SOURCE / "headroom").rglob("*.py"):
+        layer = path.relative_to(closure.SOURCE / "headroom").parts[0]
+        if layer not in LAYERS:
+            continue
+        above = LAYERS[LAYERS.index(layer) + 1 :]
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            wrong += [
+                f"{path.name} imports {name}" for name in names for up in above if name.startswith(f"headroom.{up}")
+            ]
+    assert wrong == []
+
+
+def test_the_closure_holds_whatever_the_import_machinery_finds() -> None:
+    """Oracle: grimp's import graph, which is built by another reader of the same sources."""
+    grimp = pytest.importorskip("grimp")
+    graph = grimp.build_graph("headroom", cache_dir=None)
+    for stage in ("train.sft", "train.grpo", "measure.evaluate"):
+        expected = graph.find_upstream_modules(f"headroom.{stage}")
+        assert expected <= set(closure.modules(stage)), stage
+
+
+def test_the_digest_of_a_closure_changes_with_any_byte_of_any_file(tmp_path: Path) -> None:
+    source = package(tmp_path, a="import headroom.b", b="x = 1")
+    before = closure.digest(closure.digests("a", source))
+    (source / "headroom" / "b.py").write_text("x = 2")
+    assert closure.digest(closure.digests("a", source)) != before
