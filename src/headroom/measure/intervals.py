@@ -15,8 +15,8 @@ interval from ten tasks undercovers (.91-.94).
 **Over both.** Every seed is evaluated on the same tasks, so the design is crossed, not nested: seeds and tasks are
 resampled independently (the pigeonhole bootstrap, Owen 2007); resampling fresh tasks inside each seed would average
 the task effects away. Beside it stands the two-way cluster t interval (Cameron, Gelbach & Miller 2011) with
-min(seeds, tasks) - 1 degrees of freedom, because a percentile interval over six seeds undercovers (.90) when seeds
-dominate; the t interval covers .96-.985.
+Satterthwaite's degrees of freedom, because a percentile interval undercovers when seeds dominate (.90 with six seeds,
+.79 with three); simulated, the t interval covers .945-.99 with three or six seeds, and .91-.98 with two.
 """
 
 from __future__ import annotations
@@ -118,22 +118,30 @@ def seed_interval(means: npt.ArrayLike, confidence: float) -> Interval:
     return Interval(float(numbers.mean() - half), float(numbers.mean() + half), "seeds")
 
 
-def two_way_error(table: npt.ArrayLike) -> float:
-    """Two-way cluster-robust standard error of the grand mean of a seeds x tasks table (S, G).
+def two_way_error(table: npt.ArrayLike) -> tuple[float, float]:
+    """Two-way cluster-robust standard error of the grand mean of a seeds x tasks table (S, G), and its degrees of
+    freedom.
 
     V = V_seeds + V_tasks - V_cells, never less than either of the first two (the difference can fall below them,
-    even below zero, by chance). NaN unless S, G >= 2.
+    even below zero, by chance). Degrees of freedom after Satterthwaite (1946), V^2 / (V_seeds^2/(S-1) +
+    V_tasks^2/(G-1)), between min(S, G) - 1 and S + G - 2: three seeds that agree do not leave two degrees of freedom
+    when the tasks are what varies. (NaN, NaN) unless S, G >= 2; (0, min(S, G) - 1) if no mean varies.
     """
     cells = np.asarray(table, dtype=np.float64)
     seeds, tasks = cells.shape
     if seeds < 2 or tasks < 2:
-        return math.nan
+        return math.nan, math.nan
     by_seed, by_task = cells.mean(axis=1), cells.mean(axis=0)
-    variance_seed = by_seed.var(ddof=1) / seeds
-    variance_task = by_task.var(ddof=1) / tasks
+    variance_seed = float(by_seed.var(ddof=1)) / seeds
+    variance_task = float(by_task.var(ddof=1)) / tasks
     residual = cells - by_seed[:, None] - by_task[None, :] + cells.mean()
     variance_cell = float((residual**2).sum()) / ((seeds - 1) * (tasks - 1)) / (seeds * tasks)
-    return math.sqrt(max(variance_seed + variance_task - variance_cell, variance_seed, variance_task))
+    variance = max(variance_seed + variance_task - variance_cell, variance_seed, variance_task)
+    fewest = min(seeds, tasks) - 1
+    if variance < 1e-24:  # rounding of equal means
+        return 0.0, float(fewest)
+    freedom = variance**2 / (variance_seed**2 / (seeds - 1) + variance_task**2 / (tasks - 1))
+    return math.sqrt(variance), float(min(max(freedom, fewest), seeds + tasks - 2))
 
 
 def crossed_interval(table: npt.ArrayLike, *, confidence: float, draws: int, seed: int) -> Interval:

@@ -85,7 +85,7 @@ def summarise(present: Mapping[int, pd.DataFrame], *, binary: bool, statistics: 
     draws, bootstrap_seed = statistics.bootstrap_draws, statistics.bootstrap_seed
     over_seeds = seed_interval(by_seed, confidence)
     over_both = crossed_interval(table, confidence=confidence, draws=draws, seed=bootstrap_seed)
-    error, freedom = two_way_error(table), min(table.shape) - 1
+    error, freedom = two_way_error(table)
     floor = smallest_sign_test_effect(values.pairs, confidence, statistics.power)
     if error > 0.0:
         half = float(stats.t.ppf((1.0 + confidence) / 2.0, freedom)) * error

@@ -154,7 +154,7 @@ def equivalence(values: Clusters, margin: float) -> float:
     return float((1.0 - share) ** pairs)
 
 
-def equivalence_from(mean: float, standard_error: float, degrees_of_freedom: int, margin: float) -> float:
+def equivalence_from(mean: float, standard_error: float, degrees_of_freedom: float, margin: float) -> float:
     """The same two one-sided t tests from an estimate (NaN without a standard error or degrees of freedom)."""
     if not standard_error > 0.0 or degrees_of_freedom < 1:
         return math.nan
@@ -192,7 +192,7 @@ def minimum_detectable_effect(values: Clusters, confidence: float, power: float,
     return max(effect, floor) if binary else effect
 
 
-def detectable_from(standard_error: float, degrees_of_freedom: int, confidence: float, power: float) -> float:
+def detectable_from(standard_error: float, degrees_of_freedom: float, confidence: float, power: float) -> float:
     """(t_{1-alpha/2} + t_{power}) SE; NaN without degrees of freedom."""
     if degrees_of_freedom < 1:
         return math.nan

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 from headroom.measure.intervals import (
     crossed_interval,
@@ -92,17 +93,21 @@ def test_the_equivalence_test_keeps_its_error_rate_on_the_margin() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("seeds", [3, 6])
 @pytest.mark.parametrize(("between_seeds", "between_tasks"), [(0.03, 0.03), (0.1, 0.02), (0.02, 0.1), (0.0, 0.0)])
-def test_the_two_way_interval_covers_over_seeds_and_tasks(between_seeds: float, between_tasks: float) -> None:
+def test_the_two_way_interval_covers_over_seeds_and_tasks(
+    seeds: int, between_seeds: float, between_tasks: float
+) -> None:
     generator, hits = np.random.default_rng(4), 0
-    for _ in range(2000):
+    for _ in range(3000):
         table = (
-            generator.normal(0, between_seeds, (6, 1))
+            generator.normal(0, between_seeds, (seeds, 1))
             + generator.normal(0, between_tasks, (1, 11))
-            + generator.normal(0, 0.07, (6, 11))
+            + generator.normal(0, 0.07, (seeds, 11))
         )
-        hits += abs(table.mean()) <= 2.5706 * two_way_error(table)  # t(.975, 5)
-    assert hits / 2000 >= 0.94
+        error, freedom = two_way_error(table)
+        hits += abs(table.mean()) <= stats.t.ppf(0.975, freedom) * error
+    assert hits / 3000 >= 0.93
 
 
 @pytest.mark.slow
@@ -206,9 +211,18 @@ def test_the_expanded_tail_tends_to_the_nominal_one() -> None:
 
 def test_a_single_seed_has_no_seed_interval() -> None:
     assert math.isnan(seed_interval([0.1], 0.95).low)
-    assert math.isnan(two_way_error([[0.1, 0.2]]))
+    assert math.isnan(two_way_error([[0.1, 0.2]])[0])
 
 
-def test_seeds_that_agree_leave_the_task_error() -> None:
+def test_seeds_that_agree_leave_the_task_error_and_its_degrees_of_freedom() -> None:
     row = np.random.default_rng(3).normal(0, 0.1, 11)
-    assert two_way_error(np.tile(row, (6, 1))) == pytest.approx(row.std(ddof=1) / math.sqrt(11))
+    assert two_way_error(np.tile(row, (6, 1))) == pytest.approx((row.std(ddof=1) / math.sqrt(11), 10))
+
+
+def test_tasks_that_agree_leave_the_seed_error_and_its_degrees_of_freedom() -> None:
+    column = np.random.default_rng(3).normal(0, 0.1, 6)
+    assert two_way_error(np.tile(column[:, None], (1, 11))) == pytest.approx((column.std(ddof=1) / math.sqrt(6), 5))
+
+
+def test_equal_cells_have_no_two_way_error() -> None:
+    assert two_way_error(np.full((6, 11), 0.1)) == (0.0, 5)
