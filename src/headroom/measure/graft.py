@@ -1,0 +1,164 @@
+"""Play every graft of one run on the same pages: one browser, one memo, one model whose weights are rewritten.
+
+The weights of a graft stream from the two checkpoints into the loaded model, all of them each time, by the very
+function that writes grafts to disk: nothing of the graft before can be left behind, and a graft that is played here
+equals the one that ``headroom graft`` writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Annotated, Any
+
+import pandas as pd
+import torch
+import typer
+
+from headroom.agent.episode import Episode
+from headroom.config.jobs import GraftJob, load_job
+from headroom.config.models import Evaluation, Graft, Statistics, WorldSettings
+from headroom.files import write_csv, write_parquet
+from headroom.measure import episodes
+from headroom.measure.edit import Edit, check_pair, edited
+from headroom.measure.graft_build import check_tokenizers
+from headroom.measure.graft_plan import Planned, plan
+from headroom.measure.graft_tables import graft_table, interaction_table
+from headroom.measure.task_sets import read_task_sets, tasks_of
+from headroom.measure.weights import Checkpoint, decode, open_checkpoint
+
+Play = Callable[[str], list[Episode]]
+"""Plays whatever the model holds now on all pages; the argument labels the progress line."""
+
+
+@torch.no_grad()
+def overlay(model: Any, edit: Edit, base: Checkpoint, donor: Checkpoint) -> None:
+    """Make a loaded model's weights those of ``base`` with ``edit`` applied; one chunk in memory at a time.
+
+    Raises:
+        ValueError: the files and the model do not hold the same parameters.
+    """
+    state = model.state_dict(keep_vars=True)
+    left = {id(parameter): name for name, parameter in model.named_parameters()}
+    for name, tensor in base.tensors.items():
+        if name not in state or tuple(state[name].shape) != tensor.shape:
+            raise ValueError(f"{tensor.path}: tensor {name} does not fit the loaded model")
+        target = state[name].view(-1)
+        for (first, count), chunk in zip(tensor.chunks(), edited(edit, base, donor, name), strict=True):
+            target[first : first + count] = torch.from_numpy(decode(chunk, tensor.dtype, name)).to(target)
+        left.pop(id(state[name]), None)
+    if left:
+        raise ValueError(f"{base.folder}: tensor {min(left.values())} of the loaded model is in no file")
+
+
+def play_grafts(
+    model: Any,
+    sft: Checkpoint,
+    rl: Checkpoint,
+    planned: Iterable[Planned],
+    play: Play,
+    task_sets: dict[str, tuple[str, ...]],
+) -> pd.DataFrame:
+    """The episode table of all grafts (``policy`` is the graft's name)."""
+    tables = []
+    for graft in planned:
+        overlay(model, graft.edit, *graft.pair(sft, rl))
+        tables.append(episodes.table(play(graft.name), policy=graft.name, mode="greedy", task_sets=task_sets))
+    return episodes.ordered(pd.concat(tables, ignore_index=True))
+
+
+def run(
+    sft_folder: Path,
+    rl_folder: Path,
+    *,
+    tasks: list[str],
+    task_sets: dict[str, tuple[str, ...]],
+    seeds: list[int],
+    world: WorldSettings,
+    evaluation: Evaluation,
+    graft: Graft,
+    statistics: Statistics,
+) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+    """Episodes, grafts and interactions of one run.
+
+    Raises:
+        ValueError: the two checkpoints are not a pair; raised before a browser starts.
+    """
+    from headroom.measure.play import PolicyPlayer
+    from headroom.policy.load import load_policy
+    from headroom.policy.sampler import TorchSampler
+    from headroom.worlds.miniwob.world import MiniWob
+
+    torch.set_num_threads(1)
+    torch.use_deterministic_algorithms(True)
+    sft, rl = open_checkpoint(sft_folder), open_checkpoint(rl_folder)
+    check_pair(sft, rl)
+    check_tokenizers(sft_folder, rl_folder)
+    planned = list(plan(sft, rl, graft))
+    policy = load_policy(sft_folder)
+    sampler = TorchSampler(policy.model, policy.codec.end_ids)
+    with MiniWob(world) as pages:
+
+        def play(label: str) -> list[Episode]:
+            player = PolicyPlayer(
+                pages,
+                policy,
+                sampler,
+                world,
+                seed=evaluation.seed,
+                max_new_tokens=evaluation.max_new_tokens,
+                label=label,
+            )
+            return player.greedy(tasks, seeds)
+
+        frame = play_grafts(policy.model, sft, rl, planned, play, task_sets)
+    return (
+        frame,
+        graft_table(frame, planned, graft, statistics),
+        interaction_table(frame, planned, graft, statistics),
+    )
+
+
+def main(
+    config: Annotated[Path, typer.Option(help="Resolved GraftJob.")],
+    sft: Annotated[Path, typer.Option(help="The supervised checkpoint that the run started from.")],
+    rl: Annotated[Path, typer.Option(help="The run's checkpoint.")],
+    task_sets: Annotated[Path, typer.Option(help="task_sets.json of the selection.")],
+    output: Annotated[Path, typer.Option(help="Result directory.")],
+) -> None:
+    """Write episodes.parquet, grafts.csv and interactions.csv."""
+    from headroom.provenance import record
+    from headroom.worlds.seeds import pool
+
+    settings = load_job(config, GraftJob)
+    sets = read_task_sets(task_sets)
+    with record.job(
+        stage="measure.graft",
+        output=output,
+        inputs={"sft": sft, "rl": rl, "task-sets": task_sets},
+        config=config,
+        seeds={"sampler": settings.evaluation.seed, "controls": settings.graft.seed},
+    ) as job:
+        frame, grafts, interactions = run(
+            sft,
+            rl,
+            tasks=tasks_of(sets, settings.graft.task_sets, task_sets),
+            task_sets=sets,
+            seeds=list(pool("evaluation", settings.graft.seeds)),
+            world=settings.world,
+            evaluation=settings.evaluation,
+            graft=settings.graft,
+            statistics=settings.statistics,
+        )
+        write_parquet(job.output / "episodes.parquet", frame)
+        for name, table in (("grafts", grafts), ("interactions", interactions)):
+            table.insert(0, "policy", settings.policy)
+            table.insert(1, "regime", settings.regime)
+            write_csv(job.output / f"{name}.csv", table)
+        job.notes["grafts"] = len(grafts)
+        job.notes["pages"] = int(grafts["pages"].iloc[0])
+        job.ending = "finished"
+
+
+if __name__ == "__main__":
+    typer.run(main)
