@@ -1,7 +1,9 @@
 """Contrast every policy with the reference (the supervised policy) on the same episodes.
 
-Three tables. ``contrasts.csv``: one row a policy x task set x mode. ``task_contrasts.csv``: the same by task.
-``replication.csv``: one row a setting that several training seeds share (headroom.measure.replication).
+``contrasts.csv``: one row a policy x task set x mode. ``task_contrasts.csv``: the same by task. ``replication.csv``:
+one row a setting that several training seeds share (headroom.measure.replication). ``init_contrasts.csv``: the runs
+that start from another initialisation against that one, since against the reference they also carry the difference
+between the two initialisations.
 
 *Greedy*: the pair is one page, and every statistic applies. *Sampled*: sample i of one policy has nothing to do with
 sample i of another beyond the random numbers, so a page's samples are averaged first, the pair is the page's two
@@ -32,6 +34,7 @@ from headroom.measure.statistics import clusters, equivalence, holm, mcnemar_exa
 from headroom.measure.task_sets import NAMES, read_task_sets
 
 MODES: tuple[episodes.Mode, ...] = ("greedy", "sampled")
+Key = tuple[str, str, episodes.Mode]  # policy, task set, mode
 RUN_COLUMNS = [
     "family",
     "tasks_trained",
@@ -167,38 +170,64 @@ def contrasts(
     task_sets: Mapping[str, Sequence[str]],
     statistics: Statistics,
 ) -> dict[str, pd.DataFrame]:
-    """All three tables, by file name. A policy that is not in ``runs`` (an initialisation) has empty run columns.
+    """All tables, by file name. A policy that is not in ``runs`` (an initialisation) has empty run columns.
 
     Raises:
         ValueError: a policy was not evaluated on the reference's episodes; the message names both.
     """
+    pages, excluded = pair_all(reference, policies, runs, task_sets)
+    own_pages: dict[Key, pd.DataFrame] = {}
+    own_excluded: dict[Key, int] = {}
+    for init in sorted(set(runs["init"]) & set(policies)):
+        started = {run: policies[run] for run in runs.index[runs["init"] == init] if run in policies}
+        more, counts = pair_all(policies[init], started, runs, task_sets)
+        own_pages |= more
+        own_excluded |= counts
+    task_rows = [
+        {"policy": policy, "task_set": task_set, "mode": mode, **row}
+        for (policy, task_set, mode), part in pages.items()
+        for row in by_task(part, mode, statistics)
+    ]
+    return {
+        "contrasts.csv": tabulate(pages, excluded, runs, statistics),
+        "init_contrasts.csv": tabulate(own_pages, own_excluded, runs, statistics),
+        "task_contrasts.csv": pd.DataFrame(task_rows),
+        "replication.csv": replicate(pages, runs, statistics),
+    }
+
+
+def pair_all(
+    reference: pd.DataFrame,
+    policies: Mapping[str, pd.DataFrame],
+    runs: pd.DataFrame,
+    task_sets: Mapping[str, Sequence[str]],
+) -> tuple[dict[Key, pd.DataFrame], dict[Key, int]]:
+    """The pairs and the number of excluded ones by (policy, task set, mode); initialisations first, then runs."""
     order = {run: place for place, run in enumerate(runs.index)}
-    rows: list[dict[str, Any]] = []
-    task_rows: list[dict[str, Any]] = []
-    kept: dict[tuple[str, str, str], pd.DataFrame] = {}
+    pages: dict[Key, pd.DataFrame] = {}
+    excluded: dict[Key, int] = {}
     for name in sorted(policies, key=lambda policy: (order.get(policy, -1), policy)):
-        settings = {column: runs.at[name, column] if name in order else None for column in RUN_COLUMNS}
         for task_set in NAMES:
             for mode in MODES:
                 try:
                     found = page_pairs(reference, policies[name], task_sets[task_set], mode)
                 except ValueError as error:
                     raise ValueError(f"policy {name}, {task_set} {mode}: {error}") from error
-                if found is None:
-                    continue
-                pages, excluded = found
-                key = {"policy": name, **settings, "task_set": task_set, "mode": mode}
-                rows.append(key | contrast(pages, mode, statistics) | {"excluded": excluded})
-                task_rows.extend(
-                    {"policy": name, "task_set": task_set, "mode": mode, **row}
-                    for row in by_task(pages, mode, statistics)
-                )
-                kept[name, task_set, mode] = pages
-    return {
-        "contrasts.csv": _with_holm(pd.DataFrame(rows)),
-        "task_contrasts.csv": pd.DataFrame(task_rows),
-        "replication.csv": replicate(kept, runs, statistics),
-    }
+                if found is not None:
+                    pages[name, task_set, mode], excluded[name, task_set, mode] = found
+    return pages, excluded
+
+
+def tabulate(
+    pages: Mapping[Key, pd.DataFrame], excluded: Mapping[Key, int], runs: pd.DataFrame, statistics: Statistics
+) -> pd.DataFrame:
+    """One row of settings and statistics for each (policy, task set, mode)."""
+    rows = []
+    for (name, task_set, mode), part in pages.items():
+        settings = {column: runs.at[name, column] if name in runs.index else None for column in RUN_COLUMNS}
+        key = {"policy": name, **settings, "task_set": task_set, "mode": mode}
+        rows.append(key | contrast(part, mode, statistics) | {"excluded": excluded[name, task_set, mode]})
+    return _with_holm(pd.DataFrame(rows, columns=None if rows else ["policy", *RUN_COLUMNS, "task_set", "mode"]))
 
 
 def _with_holm(table: pd.DataFrame) -> pd.DataFrame:
@@ -222,7 +251,7 @@ def main(
     task_sets: Annotated[Path, typer.Option(help="task_sets.json of the selection.")],
     output: Annotated[Path, typer.Option(help="Result directory.")],
 ) -> None:
-    """Write contrasts.csv, replication.csv and task_contrasts.csv."""
+    """Write contrasts.csv, init_contrasts.csv, replication.csv and task_contrasts.csv."""
     from headroom.provenance import record
 
     settings = load_job(config, ContrastJob)

@@ -17,6 +17,7 @@ import pandas as pd
 from scipy import stats
 
 from headroom.config.models import Statistics
+from headroom.measure.episodes import Mode
 from headroom.measure.intervals import crossed_interval, seed_interval, task_interval, two_way_error
 from headroom.measure.statistics import (
     clusters,
@@ -41,7 +42,7 @@ CELL = [
 
 
 def replicate(
-    pages: Mapping[tuple[str, str, str], pd.DataFrame], runs: pd.DataFrame, statistics: Statistics
+    pages: Mapping[tuple[str, str, Mode], pd.DataFrame], runs: pd.DataFrame, statistics: Statistics
 ) -> pd.DataFrame:
     """``replication.csv``: one row a cell (:data:`CELL`) x task set x mode with at least two training seeds.
 

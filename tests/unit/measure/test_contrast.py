@@ -205,7 +205,7 @@ def test_the_tables_do_not_depend_on_the_order_of_the_policies(tmp_path: Path) -
     for place, given in enumerate((policies, dict(reversed(policies.items())))):
         for name, table in contrasts(reference, given, runs, SETS, STATISTICS).items():
             write_csv(tmp_path / str(place) / name, table)
-    for name in ("contrasts.csv", "task_contrasts.csv", "replication.csv"):
+    for name in ("contrasts.csv", "task_contrasts.csv", "replication.csv", "init_contrasts.csv"):
         assert (tmp_path / "0" / name).read_bytes() == (tmp_path / "1" / name).read_bytes()
 
 
@@ -215,3 +215,22 @@ def test_a_run_table_with_faults_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "runs.tsv").write_text("run\tfamily\na\tgrid\n")
     with pytest.raises(SystemExit, match="lacks the columns init"):
         read_runs(tmp_path / "runs.tsv", RATES)
+
+
+def test_a_run_from_another_initialisation_is_also_compared_with_that_one(tmp_path: Path) -> None:
+    runs = run_table(tmp_path, [{}, {"init": "base"}])
+    base = play("base", 0.4, 3)
+    policies = {"grid-01": play("grid-01", 0.8, 1), "grid-02": base.assign(policy="grid-02"), "base": base}
+    result = contrasts(play("sft", 0.9, 0), policies, runs, SETS, STATISTICS)
+    own = result["init_contrasts.csv"]
+    assert own["policy"].tolist() == ["grid-02"]
+    assert own["difference"].tolist() == [0.0]
+    assert result["contrasts.csv"].set_index("policy").loc["grid-02", "ci_high"] < 0
+
+
+def test_without_another_initialisation_that_table_is_empty_but_has_its_columns(tmp_path: Path) -> None:
+    result = contrasts(
+        play("sft", 0.9, 0), {"grid-01": play("grid-01", 0.8, 1)}, run_table(tmp_path, [{}]), SETS, STATISTICS
+    )
+    write_csv(tmp_path / "own.csv", result["init_contrasts.csv"])
+    assert len(pd.read_csv(tmp_path / "own.csv")) == 0
