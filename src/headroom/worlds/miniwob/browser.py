@@ -48,7 +48,7 @@ FLAGS = (
     "--disable-background-timer-throttling",
     "--disable-backgrounding-occluded-windows",
     "--disable-renderer-backgrounding",
-    "--disable-features=Translate,OptimizationHints,MediaRouter,PaintHolding,AutofillServerCommunication",
+    "--disable-features=Translate,OptimizationHints,MediaRouter,PaintHolding,BackForwardCache,AutofillServerCommunication",
     "--host-resolver-rules=MAP * ~NOTFOUND",
     "--allow-file-access-from-files",
     "--hide-scrollbars",
@@ -67,15 +67,15 @@ class BrowserError(RuntimeError):
     """The browser, not the page's content, failed."""
 
 
-class BrowserDied(BrowserError):
+class BrowserGoneError(BrowserError):
     """The process ended or closed its pipe."""
 
 
-class BrowserTimeout(BrowserError):
+class BrowserHangError(BrowserError):
     """No answer in time: a hang."""
 
 
-class CallRefused(BrowserError):
+class RefusedCallError(BrowserError):
     """The browser answered one call with an error."""
 
 
@@ -86,7 +86,7 @@ class Browser:
         """Start the process; the first call finds out whether it lives.
 
         Raises:
-            BrowserDied: the executable cannot be started.
+            BrowserGoneError: the executable cannot be started.
         """
         self.begin_frame = begin_frame
         self._profile = tempfile.mkdtemp(prefix="headroom-chromium-")
@@ -107,8 +107,8 @@ class Browser:
         """Send a call and return its number; the answer waits for :meth:`next_answer`.
 
         Raises:
-            BrowserDied: the pipe is closed.
-            BrowserTimeout: the browser has stopped reading.
+            BrowserGoneError: the pipe is closed.
+            BrowserHangError: the browser has stopped reading.
         """
         number = next(self._ids)
         message: dict[str, Any] = {"id": number, "method": method, "params": dict(parameters or {})}
@@ -128,8 +128,8 @@ class Browser:
             The call's number and the protocol message, with ``result`` or ``error``.
 
         Raises:
-            BrowserDied: the process ended.
-            BrowserTimeout: none came in time.
+            BrowserGoneError: the process ended.
+            BrowserHangError: none came in time.
         """
         wanted = list(numbers)
         deadline = time.monotonic() + timeout
@@ -138,7 +138,7 @@ class Browser:
                 if number in self._answers:
                     return number, self._answers.pop(number)
             if not self._receive(deadline):
-                raise BrowserTimeout(f"no answer for {timeout:g} s")
+                raise BrowserHangError(f"no answer for {timeout:g} s")
 
     def call(
         self, method: str, parameters: Mapping[str, Any] | None = None, *, session: str = "", timeout: float
@@ -146,13 +146,13 @@ class Browser:
         """One call and its result.
 
         Raises:
-            CallRefused: the browser answered with an error.
-            BrowserDied, BrowserTimeout: as in :meth:`next_answer`.
+            RefusedCallError: the browser answered with an error.
+            BrowserGoneError, BrowserHangError: as in :meth:`next_answer`.
         """
         number = self.post(method, parameters, session=session)
         _, answer = self.next_answer([number], timeout)
         if "error" in answer:
-            raise CallRefused(f"{method}: {answer['error'].get('message', 'error')}")
+            raise RefusedCallError(f"{method}: {answer['error'].get('message', 'error')}")
         result: dict[str, Any] = answer.get("result", {})
         return result
 
@@ -217,14 +217,14 @@ class Browser:
                 if ready_to_read:
                     self._receive(time.monotonic())
                 if time.monotonic() > deadline:
-                    raise BrowserTimeout("the browser does not read its pipe") from None
+                    raise BrowserHangError("the browser does not read its pipe") from None
             except OSError as error:
-                raise BrowserDied(f"the browser has closed its pipe ({error.strerror})") from None
+                raise BrowserGoneError(f"the browser has closed its pipe ({error.strerror})") from None
 
     def _receive(self, deadline: float) -> bool:
         """Read what is there, waiting until the deadline; False when nothing came."""
         if self._read < 0:
-            raise BrowserDied("the browser is closed")
+            raise BrowserGoneError("the browser is closed")
         readable, _, _ = select.select([self._read], [], [], max(0.0, deadline - time.monotonic()))
         if not readable:
             return False
@@ -233,9 +233,9 @@ class Browser:
         except BlockingIOError:
             return True
         except OSError as error:
-            raise BrowserDied(f"reading from the browser failed ({error.strerror})") from None
+            raise BrowserGoneError(f"reading from the browser failed ({error.strerror})") from None
         if not data:
-            raise BrowserDied("the browser has ended")
+            raise BrowserGoneError("the browser has ended")
         *messages, self._pending = (self._pending + data).split(b"\0")
         for raw in messages:
             message = json.loads(raw)
@@ -267,7 +267,7 @@ def _spawn(command: list[str]) -> tuple[int, int, int]:
     except OSError as error:
         os.close(our_write)
         os.close(our_read)
-        raise BrowserDied(f"{command[0]} does not start ({error.strerror})") from None
+        raise BrowserGoneError(f"{command[0]} does not start ({error.strerror})") from None
     finally:
         for descriptor in high:
             os.close(descriptor)

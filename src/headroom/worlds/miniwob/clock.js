@@ -83,10 +83,15 @@ H.stringify = native.stringify;
 
 // Before the task seeds it, chance is a fixed linear congruential sequence (Numerical Recipes constants).
 let chance = 12345;
-Math.random = () => {
+const fixedRandom = () => {
   chance = (Math.imul(chance, 1664525) + 1013904223) >>> 0;
   return chance / 4294967296;
 };
+H.restoreChance = () => {
+  chance = 12345;
+  Math.random = fixedRandom;
+};
+H.restoreChance();
 
 window.alert = () => undefined;
 window.confirm = () => false;
@@ -99,7 +104,12 @@ const MOUSE_EVENTS = new Set(["click", "dblclick", "mousedown", "mouseup", "poin
 const listeners = new WeakMap();
 const addListener = EventTarget.prototype.addEventListener;
 const removeListener = EventTarget.prototype.removeEventListener;
+// What is added to the window, the document and the root element, so that it can be taken off again.
+H.rootListeners = [];
 EventTarget.prototype.addEventListener = function (type, listener, options) {
+  if (this === undefined || this === window || this === document || this === document.documentElement) {
+    H.rootListeners.push([this ?? window, type, listener, options]);
+  }
   if (MOUSE_EVENTS.has(type) && listener && this) {
     let byType = listeners.get(this);
     if (!byType) listeners.set(this, (byType = new Map()));

@@ -11,10 +11,10 @@ from importlib.resources import files
 from typing import Any
 
 from headroom.worlds.base import Element, History, Observation, Outcome
-from headroom.worlds.miniwob.browser import HEIGHT, WIDTH, Browser, BrowserError, CallRefused
-from headroom.worlds.miniwob.tasks import page_url
+from headroom.worlds.miniwob.browser import HEIGHT, WIDTH, Browser, BrowserError, RefusedCallError
+from headroom.worlds.miniwob.tasks import REBUILD, page_url
 
-SCRIPTS = ("clock.js", "observe.js", "act.js", "run.js")
+SCRIPTS = ("clock.js", "observe.js", "act.js", "rebuild.js", "run.js")
 RECYCLE_EPISODES = 1000  # a page that has played this many is loaded anew, so that nothing can pile up in it
 GRACE_SECONDS = 5.0  # beyond the page's own limit, before a missing answer counts as a hang of the browser
 
@@ -25,7 +25,7 @@ class PageError(BrowserError):
 
 @cache
 def injected_script() -> str:
-    """What runs in every page before the page's own scripts: the four parts in one scope."""
+    """What runs in every page before the page's own scripts: the parts in one scope."""
     package = files("headroom.worlds.miniwob")
     parts = [package.joinpath(name).read_text(encoding="utf-8") for name in SCRIPTS]
     return "(() => {\n'use strict';\nconst H = {};\n" + "\n".join(parts) + "\n})();"
@@ -46,6 +46,7 @@ class Job:
         return {
             "seed": self.history.seed,
             "fresh": self.continues < 0,
+            "rebuild": self.history.task in REBUILD,
             "actions": [asdict(action) for action in actions],
             "boxes": self.boxes,
         }
@@ -198,5 +199,5 @@ def close_page(browser: Browser, page: Page) -> None:
     """Close a tab; a browser that refuses is no matter."""
     try:
         browser.post("Target.closeTarget", {"targetId": page.target})
-    except CallRefused:
+    except RefusedCallError:
         return

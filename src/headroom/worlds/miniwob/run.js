@@ -35,7 +35,8 @@ const preloadIcons = async () => {
 };
 
 let ready = null;
-const prepare_page = async () => {
+let played = false; // an episode since the page was loaded or rebuilt
+const preparePage = async () => {
   while (document.readyState !== "complete") await H.realPause(1);
   await H.realPause(0); // the page's own onload comes first
   // Moving pictures have no frames to move in; end states count.
@@ -43,19 +44,28 @@ const prepare_page = async () => {
   still.textContent = "*, *::before, *::after { transition: none !important; animation: none !important; }";
   document.head.append(still);
   await preloadIcons();
-  if (window.core) {
-    window.core.EPISODE_MAX_TIME = ENDLESS_MS;
-    window.core.countdownTimer = () => undefined;
-    window.core.clearTimer = () => undefined;
-  }
-  if (window.jQuery?.fx) window.jQuery.fx.interval = 50;
+  await settle();
+};
+
+// What comes after the page's onload, whether by a load or by a rebuild.
+const settle = async () => {
+  window.core.EPISODE_MAX_TIME = ENDLESS_MS;
+  window.core.countdownTimer = () => undefined;
+  window.core.clearTimer = () => undefined;
+  if (window.jQuery?.fx) window.jQuery.fx.interval = FRAME_MS;
   H.tick(SETTLE_MS);
   await microtasks();
   ready = H.clockState();
+  played = false;
 };
 
 // Start an episode on a page that may have played others.
-const reset = async (seed) => {
+const reset = async (seed, rebuild) => {
+  if (rebuild && played) {
+    H.rebuild();
+    await settle();
+  }
+  played = true;
   H.restoreClock(ready);
   H.resetHand();
   const active = document.activeElement;
@@ -75,7 +85,7 @@ const reset = async (seed) => {
 };
 
 const play = async (job) => {
-  if (job.fresh) await reset(job.seed);
+  if (job.fresh) await reset(job.seed, job.rebuild);
   let outcome = "ok";
   for (const action of job.actions) {
     if (window.WOB_DONE_GLOBAL) break;
@@ -100,7 +110,7 @@ const play = async (job) => {
 
 // A list of jobs {seed, fresh, actions} in, a JSON list of observations (or {error}) out.
 H.run = async (jobs) => {
-  if (!ready) await prepare_page();
+  if (!ready) await preparePage();
   const results = [];
   for (const job of jobs) {
     try {

@@ -16,7 +16,7 @@ Outside this folder the package also holds the flight.* pages, of another size a
 they are no MiniWoB++ core task and are not looked at.
 """
 
-RELOAD: frozenset[str] = frozenset(
+REBUILD: frozenset[str] = frozenset(
     {
         "book-flight",
         "book-flight-nodelay",
@@ -38,7 +38,10 @@ RELOAD: frozenset[str] = frozenset(
         "use-spinner",
     }
 )
-"""Tasks whose page keeps state from one episode to the next when it is reset in place: loaded anew each time."""
+"""Tasks whose page keeps state when it is reset in place: its body and its scripts start again (``rebuild.js``)."""
+
+RELOAD: frozenset[str] = frozenset({"chase-circle", "click-pie", "click-pie-nodelay", "moving-items"})
+"""Tasks whose drawing library keeps an animation running: the page is loaded anew for each episode."""
 
 
 @cache

@@ -18,7 +18,7 @@ from typing import Any, Self
 from headroom.config.models import WorldSettings
 from headroom.worlds.base import Element, History, Observation
 from headroom.worlds.miniwob import pages
-from headroom.worlds.miniwob.browser import Browser, BrowserError, CallRefused
+from headroom.worlds.miniwob.browser import Browser, BrowserError, RefusedCallError
 from headroom.worlds.miniwob.chromium import find_chromium
 from headroom.worlds.miniwob.memo import Memo
 from headroom.worlds.miniwob.pages import Job, Page, PageError
@@ -327,7 +327,7 @@ class MiniWob:
             if self._begin_frame:
                 try:
                     self._pages = [pages.open_page(browser, START_SECONDS)]
-                except CallRefused:
+                except RefusedCallError:
                     # A full Chromium has no frame control: slower pictures, the same text.
                     self._begin_frame = False
                     self.close()
