@@ -1,0 +1,103 @@
+"""Film strips: the page is picked by rule, the frames show what the record says."""
+
+import io
+import json
+
+import pandas as pd
+import pytest
+from PIL import Image
+
+from headroom.measure import filmstrip
+from headroom.worlds.base import Action, Element, History
+
+
+def table(policy, successes):
+    """{(task, seed): success} as an episode table."""
+    return pd.DataFrame(
+        [
+            {
+                "policy": policy,
+                "task": task,
+                "task_set": "mastered",
+                "seed": seed,
+                "mode": "greedy",
+                "sample": 0,
+                "success": success,
+                "ending": "done",
+                "actions": ['click button "Ok"'] * 2,
+                "outcomes": ["ok", "unknown target"],
+            }
+            for (task, seed), success in successes.items()
+        ]
+    )
+
+
+REFERENCE = table("sft", {("b", 1): True, ("a", 9): True, ("a", 2): False, ("a", 3): True, ("z", 0): True})
+RUN = table("rl", {("b", 1): False, ("a", 9): False, ("a", 2): True, ("a", 3): True})
+
+
+def test_the_page_is_the_first_by_task_and_seed_whatever_the_order_of_the_rows():
+    for frame in (RUN, RUN.iloc[::-1]):
+        assert filmstrip.pick(REFERENCE, frame, "lost") == ("a", 9)
+        assert filmstrip.pick(REFERENCE, frame, "gained") == ("a", 2)
+
+
+def test_no_page_qualifies_when_the_policies_agree():
+    assert filmstrip.pick(RUN, RUN, "lost") is None
+    with pytest.raises(ValueError, match="lost or gained"):
+        filmstrip.pick(RUN, RUN, "found")
+
+
+def test_long_episodes_keep_their_start_and_their_end():
+    assert filmstrip.kept_turns(2) == [0, 1, 2]
+    assert filmstrip.kept_turns(10) == [0, 1, 2, 3, 9, 10]
+    assert all(filmstrip.kept_turns(n)[-1] == n for n in range(20))
+
+
+def test_the_target_is_the_named_element_and_its_occurrence_decides():
+    boxes = [(Element("button", "Ok", occurrence=n), 10.0 * n, 0.0, 5.0, 5.0) for n in (1, 2)]
+    assert filmstrip.target_box(Action("click", "button", "Ok", 2), boxes) == (20.0, 0.0, 5.0, 5.0)
+    assert filmstrip.target_box(Action("click", "button", "No"), boxes) is None
+    assert filmstrip.target_box(Action("malformed", text="x"), boxes) is None
+
+
+class Camera:
+    def screenshot(self, history: History) -> bytes:
+        out = io.BytesIO()
+        Image.new("RGB", (160, 210), (200, 200, 200)).save(out, format="PNG")
+        return out.getvalue()
+
+    def boxes(self, history: History):
+        return ((Element("button", "Ok"), 20.0, 30.0, 40.0, 10.0),)
+
+
+def test_a_strip_shows_both_policies_and_names_what_it_shows(tmp_path):
+    said = filmstrip.strip_of(Camera(), {"sft": REFERENCE, "rl": RUN}, "sft", "rl", "degrade", tmp_path)
+    assert json.loads(json.dumps(said))["page"] == {"task": "a", "seed": 9}
+    for role, success in (("reference", True), ("run", False)):
+        strip = said["strips"][role]
+        assert strip["success"] is success
+        assert [frame["turn"] for frame in strip["frames"]] == [0, 1, 2]
+        for frame in strip["frames"]:
+            with Image.open(tmp_path / frame["file"]) as image:
+                assert image.size == (480, 630 + filmstrip.CAPTION_HEIGHT)
+
+
+def test_the_target_is_drawn_where_it_is_and_a_miss_looks_different():
+    camera = Camera()
+    box = (20.0, 30.0, 40.0, 10.0)
+    pictures = {o: filmstrip.draw(camera.screenshot(None), "1. click", o, box) for o in ("ok", "disabled")}
+    edge = (60 - 3, 100)  # left edge of the box, enlarged
+    assert pictures["ok"].getpixel(edge) == filmstrip._TARGET
+    assert pictures["disabled"].getpixel(edge) == filmstrip._MISS
+    assert pictures["ok"].getpixel((300, 300)) == (200, 200, 200)
+
+
+def test_long_captions_are_cut_to_two_lines_that_fit():
+    from PIL import ImageFont
+
+    font = ImageFont.load_default(size=20)
+    lines = filmstrip.wrapped("fill textbox " + '"a very long name"' * 9, font, 300)
+    assert len(lines) == 2
+    assert lines[1].endswith("…")
+    assert all(font.getlength(line) <= 320 for line in lines)
