@@ -94,8 +94,7 @@ class Browser:
         self._answers: dict[int, dict[str, Any]] = {}
         self._events: list[dict[str, Any]] = []
         self._pending = b""
-        self._exit_status: int | None = None
-        self._cpu_after_exit = 0.0
+        self._cpu_seconds = 0.0
         flags = [*FLAGS, *(FRAME_FLAGS if begin_frame else ()), f"--user-data-dir={self._profile}"]
         if os.geteuid() == 0:
             flags.append("--no-sandbox")  # the sandbox refuses root; elsewhere it stays on
@@ -163,44 +162,35 @@ class Browser:
 
     # -- process ---------------------------------------------------------------------------------------------------
 
-    def alive(self) -> bool:
-        """Whether the process still runs."""
-        if self._exit_status is None:
-            try:
-                done, status, usage = os.wait4(self.process, os.WNOHANG)
-            except ChildProcessError:
-                self._exit_status = -1
-                return False
-            if done:
-                self._exit_status = status
-                self._cpu_after_exit = usage.ru_utime + usage.ru_stime
-        return self._exit_status is None
+    def process_ids(self, timeout: float) -> list[int]:
+        """Numbers of the browser's own process and then of its children, as the browser tells them.
+
+        The process that was started may be a wrapper script, so this can differ from :attr:`process`.
+
+        Raises:
+            BrowserError: as in :meth:`call`.
+        """
+        told = self.call("SystemInfo.getProcessInfo", timeout=timeout)["processInfo"]
+        return [entry["id"] for entry in sorted(told, key=lambda entry: entry["type"] != "browser")]
 
     def cpu_seconds(self) -> float:
         """Processor time of the browser and its children so far; 0 where /proc does not exist."""
-        if not self.alive():
-            return self._cpu_after_exit
-        return _group_cpu_seconds(self.process)
+        if self._read >= 0:
+            self._cpu_seconds = max(self._cpu_seconds, _group_cpu_seconds(self.process))
+        return self._cpu_seconds
 
     def close(self) -> None:
-        """End the process group and remove the profile; safe to call twice."""
+        """End the process group, which is this browser's alone, and remove the profile; safe to call twice."""
+        if self._read < 0:
+            return
+        self.cpu_seconds()
         for descriptor in (self._write, self._read):
-            if descriptor >= 0:
-                with contextlib.suppress(OSError):
-                    os.close(descriptor)
+            os.close(descriptor)
         self._write = self._read = -1
-        if self.alive():
-            self._cpu_after_exit = _group_cpu_seconds(self.process)
-            cpu = self._cpu_after_exit
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self.process, signal.SIGKILL)
-            with contextlib.suppress(ChildProcessError):
-                _, self._exit_status = os.waitpid(self.process, 0)
-            self._cpu_after_exit = cpu
-        else:
-            # Its children outlive a browser that was killed; the group is ours and ours only.
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self.process, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.process, signal.SIGKILL)
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(self.process, 0)
         shutil.rmtree(self._profile, ignore_errors=True)
 
     # -- pipes -----------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from typing import Any
 
 from headroom.worlds.base import Element, History, Observation, Outcome
 from headroom.worlds.miniwob.browser import HEIGHT, WIDTH, Browser, BrowserError, RefusedCallError
-from headroom.worlds.miniwob.tasks import REBUILD, page_url
+from headroom.worlds.miniwob.tasks import REBUILD
 
 SCRIPTS = ("clock.js", "observe.js", "act.js", "rebuild.js", "run.js")
 RECYCLE_EPISODES = 1000  # a page that has played this many is loaded anew, so that nothing can pile up in it
@@ -85,10 +85,10 @@ def open_page(browser: Browser, timeout: float) -> Page:
     return Page(target, session)
 
 
-def post_load(browser: Browser, page: Page, task: str) -> int:
+def post_load(browser: Browser, page: Page, task: str, url: str) -> int:
     """Ask a page to load a task; the answer comes when the new document has replaced the old one."""
     page.task, page.state, page.episodes = task, None, 0
-    return browser.post("Page.navigate", {"url": page_url(task)}, session=page.session)
+    return browser.post("Page.navigate", {"url": url}, session=page.session)
 
 
 def post_run(browser: Browser, page: Page, jobs: Sequence[Job], limit_seconds: float) -> int:

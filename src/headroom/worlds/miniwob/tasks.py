@@ -50,11 +50,6 @@ def page_folder() -> Path:
     return Path(str(files("miniwob"))) / "html" / "miniwob"
 
 
-def page_url(task: str) -> str:
-    """``file://`` address of a task's page."""
-    return (page_folder() / f"{task}.html").as_uri()
-
-
 def _loadable() -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in page_folder().glob("*.html") if path.stem not in EXCLUDED))
 

@@ -22,7 +22,7 @@ from headroom.worlds.miniwob.browser import Browser, BrowserError, RefusedCallEr
 from headroom.worlds.miniwob.chromium import find_chromium
 from headroom.worlds.miniwob.memo import Memo
 from headroom.worlds.miniwob.pages import Job, Page, PageError
-from headroom.worlds.miniwob.tasks import EXCLUDED, RELOAD, TASKS
+from headroom.worlds.miniwob.tasks import EXCLUDED, RELOAD, TASKS, page_folder
 
 JOBS_PER_CALL = 16
 VIEW_WIDTH, VIEW_HEIGHT = 160, 210  # pixels of the task's own area in the window
@@ -59,14 +59,23 @@ class _Flight:
 class MiniWob:
     """The pages of the ``miniwob`` package behind the :class:`~headroom.worlds.base.World` protocol."""
 
-    def __init__(self, settings: WorldSettings | None = None, chromium: Path | None = None) -> None:
+    def __init__(
+        self, settings: WorldSettings | None = None, chromium: Path | None = None, folder: Path | None = None
+    ) -> None:
         """Find a browser; it starts with the first question.
 
+        Args:
+            settings: tabs, memory, tries and time limits.
+            chromium: the browser's executable; found by :func:`find_chromium` by default.
+            folder: of task pages that follow MiniWoB++'s ``core.js``; the installed package's by default.
+
         Raises:
-            ChromiumNotFound: there is none.
+            ChromiumNotFound: there is no browser.
         """
         self.settings = settings or WorldSettings()
         self._chromium = chromium or find_chromium()
+        self._folder = folder or page_folder()
+        self._tasks = frozenset(TASKS if folder is None else (path.stem for path in folder.glob("*.html")))
         self._browser: Browser | None = None
         self._begin_frame = True
         self._pages: list[Page] = []
@@ -90,7 +99,7 @@ class MiniWob:
             ValueError: a task name is unknown.
         """
         for history in histories:
-            _check_task(history.task)
+            self._check_task(history.task)
         answers: dict[History, Observation] = {}
         missing: list[History] = []
         for history in dict.fromkeys(histories):
@@ -150,10 +159,9 @@ class MiniWob:
         self._counts.cpu_seconds = self._cpu_of_closed + (self._browser.cpu_seconds() if self._browser else 0.0)
         return self._counts
 
-    @property
-    def browser_process(self) -> int | None:
-        """Process number of the running browser, for tests that end it."""
-        return self._browser.process if self._browser else None
+    def browser_processes(self) -> list[int]:
+        """Process numbers of the browser, its own first, for tests that end it; starts one if none runs."""
+        return self._started().process_ids(START_SECONDS)
 
     def close(self) -> None:
         """End the browser; safe to call twice."""
@@ -161,6 +169,13 @@ class MiniWob:
             self._browser.close()
             self._cpu_of_closed += self._browser.cpu_seconds()
         self._browser, self._pages = None, []
+
+    def _check_task(self, task: str) -> None:
+        if task in self._tasks:
+            return
+        if task in EXCLUDED:
+            raise ValueError(f"task {task!r} is excluded: {EXCLUDED[task]}")
+        raise ValueError(f"no task is called {task!r}; headroom.worlds.miniwob.tasks.TASKS lists all {len(TASKS)}")
 
     # -- memory ----------------------------------------------------------------------------------------------------
 
@@ -178,12 +193,14 @@ class MiniWob:
     def _live(self, histories: list[History]) -> dict[History, Observation]:
         problems: dict[History, str] = {}
         answers = self._together(histories, problems)
+        for attempt in range(2, self.settings.tries + 1):
+            missing = [history for history in histories if history not in answers]
+            self._counts.retries += len(missing)
+            # The last try is alone, so that a history that fells the browser fells no other.
+            batches = [missing] if attempt < self.settings.tries else [[history] for history in missing]
+            for batch in batches:
+                answers.update(self._together(batch, problems))
         for history in histories:
-            for _ in range(1, self.settings.tries):
-                if history in answers:
-                    break
-                self._counts.retries += 1
-                answers.update(self._together([history], problems))
             if history not in answers:
                 self._counts.failures += 1
                 reason = problems.get(history, "the browser failed")
@@ -242,8 +259,7 @@ class MiniWob:
             stale = page.episodes > 0 and unit[0].task in RELOAD and jobs[0].continues < 0
             if page.task != unit[0].task or stale or page.episodes >= pages.RECYCLE_EPISODES:
                 jobs = [Job(history) for history in unit]
-                self._counts.loads += 1
-                flights[pages.post_load(browser, page, unit[0].task)] = _Flight(page, jobs, True)
+                flights[self._load(browser, page, unit[0].task)] = _Flight(page, jobs, True)
             else:
                 flights[self._run(browser, page, jobs)] = _Flight(page, jobs, False)
 
@@ -278,6 +294,10 @@ class MiniWob:
             self._counts.replays += max(0, played - 1)
         return pages.post_run(browser, page, jobs, self.settings.call_timeout_seconds)
 
+    def _load(self, browser: Browser, page: Page, task: str) -> int:
+        self._counts.loads += 1
+        return pages.post_load(browser, page, task, (self._folder / f"{task}.html").as_uri())
+
     def _take(
         self, flight: _Flight, answer: dict[str, Any], answers: dict[History, Observation], problems: dict[History, str]
     ) -> None:
@@ -298,7 +318,7 @@ class MiniWob:
         Raises:
             BrowserError: the last try's.
         """
-        _check_task(history.task)
+        self._check_task(history.task)
         for attempt in range(self.settings.tries):
             try:
                 browser = self._started()
@@ -306,7 +326,7 @@ class MiniWob:
                 assert page is not None
                 limit = self.settings.call_timeout_seconds + pages.GRACE_SECONDS
                 if page.task != history.task or history.task in RELOAD:
-                    number = pages.post_load(browser, page, history.task)
+                    number = self._load(browser, page, history.task)
                     pages.loaded(browser.next_answer([number], limit)[1])
                 number = self._run(browser, page, [Job(history, boxes=boxes)])
                 raw = pages.results(browser.next_answer([number], limit)[1], 1)[0]
@@ -342,13 +362,3 @@ class MiniWob:
         """Close a page that failed; others go on."""
         self._pages = [other for other in self._pages if other is not page]
         pages.close_page(browser, page)
-
-
-def _check_task(task: str) -> None:
-    if task in EXCLUDED:
-        raise ValueError(f"task {task!r} is excluded: {EXCLUDED[task]}")
-    if task not in _KNOWN:
-        raise ValueError(f"no task is called {task!r}; headroom.worlds.miniwob.tasks.TASKS lists all {len(TASKS)}")
-
-
-_KNOWN = frozenset(TASKS)
