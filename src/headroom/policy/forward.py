@@ -71,7 +71,7 @@ def encode_prefixes(body: Any, prefixes: Sequence[Tensor]) -> Prefixes:
             break
         query = padded(_query(layer.self_attn, normed, cosine, sine))
         mixed = _attend(query, keys[-1], values[-1], None)
-        mixed = mixed.transpose(1, 2).reshape(rows * longest, -1).index_select(0, slots)
+        mixed = mixed.transpose(1, 2).flatten(2).flatten(0, 1).index_select(0, slots)
         hidden = _rest_of_layer(layer, hidden, mixed)
     return Prefixes(keys, values, lengths.to(device))
 
@@ -102,7 +102,7 @@ def extend(body: Any, suffixes: Tensor, prefixes: Prefixes, prefix_of: Tensor) -
         keys = torch.cat((prefix_keys, key.transpose(1, 2)), dim=2)
         values = torch.cat((prefix_values, value.transpose(1, 2)), dim=2)
         mixed = _attend(query.transpose(1, 2), keys, values, visible[:, None])
-        hidden = _rest_of_layer(layer, hidden, mixed.transpose(1, 2).reshape(rows, width, -1))
+        hidden = _rest_of_layer(layer, hidden, mixed.transpose(1, 2).flatten(2))
     return body.norm(hidden)  # type: ignore[no-any-return]
 
 
