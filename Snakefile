@@ -42,9 +42,20 @@ include: "workflow/rules/figures.smk"
 
 
 rule all:
-    """Everything that a reader opens."""
+    """Everything that a reader opens, and every run: one that is lost is made again."""
     default_target: True
     input:
+        branch(
+            WORKFLOW.makes("scratch"),
+            then=expand("<results>/grpo/{run}/manifest.json", run=WORKFLOW.init_of),
+        ),
+        branch(
+            WORKFLOW.makes("checkpoints"),
+            then=expand(
+                "<results>/evaluate/{policy}/manifest.json",
+                policy=WORKFLOW.resolved.policies,
+            ),
+        ),
         branch(
             WORKFLOW.makes("evals"),
             then=[
