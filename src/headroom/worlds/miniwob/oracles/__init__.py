@@ -85,7 +85,8 @@ ORACLES: dict[str, Oracle] = {
 def oracle(task: str) -> Callable[[Sequence[Observation], Sequence[Action]], Action | None]:
     """The oracle of ``task``: (observations so far, actions so far) -> the next action.
 
-    It answers None when the episode is over, or when it has no next action (the page shows nothing that helps).
+    It answers None when the episode is over, or when it has no next action: the page shows nothing that helps, or
+    has just refused the very action (a covered button).
 
     Raises:
         ValueError: the task has no oracle.
@@ -98,8 +99,10 @@ def oracle(task: str) -> Callable[[Sequence[Observation], Sequence[Action]], Act
         if observations[-1].done:
             return None
         try:
-            return solve(Page(observations, actions))
+            action = solve(Page(observations, actions))
         except LookupError:
             return None
+        refused = bool(actions) and actions[-1] == action and observations[-1].outcome.invalid
+        return None if refused else action
 
     return next_action

@@ -82,11 +82,10 @@ def similar_checkboxes(page: Page) -> Action:
 def spinner(page: Page) -> Action:
     """use-spinner: by its arrows, one step a click; the field refuses typing."""
     (number,) = page.asked(r"Select (-?\d+) with")
-    value = int(page.first("spinbutton").value or "0")
-    buttons = page.all("button")
+    value = int(page.first("textbox", "spinbutton").value or "0")
     if value == int(number):
         return click(page.first("button", name="Submit"))
-    return click(buttons[0] if int(number) > value else buttons[1])
+    return click(page.first("button", name="up" if int(number) > value else "down"))
 
 
 def calendar_date(page: Page) -> Action:
@@ -125,7 +124,7 @@ def odd_or_even(page: Page) -> Action:
     numbers = [int(element.name) for element in page.elements if re.fullmatch(r"-?\d+", element.name)]
     for row, number in enumerate(numbers, 1):
         button = page.nth(row, "button", name="Odd" if number % 2 else "Even")
-        if "pressed" not in button.states:
+        if "selected" not in button.states:
             return click(button)
     return click(page.first("button", name="Submit"))
 

@@ -8,14 +8,14 @@ from headroom.worlds.miniwob.oracles.page import NotOnPageError, Page, click, fi
 
 def mailbox(page: Page) -> Action:
     """email-inbox and its variants."""
-    (sender,) = page.asked(r"by (\w+)")
+    (sender,) = page.asked(r"by (\S+)")
     if "trash icon" in page.utterance or "delete" in page.utterance:
         return click(_icon(page, sender, "trash"))
     if "star icon" in page.utterance:
         return click(_icon(page, sender, "star"))
     if "reply" in page.utterance:
         return _write(page, sender, "reply", page.quoted()[0])
-    (receiver,) = page.asked(r"forward that email to (\w+)")
+    (receiver,) = page.asked(r"forward that email to (\S+)\.")
     return _write(page, sender, "forward", receiver)
 
 
@@ -31,9 +31,9 @@ def _icon(page: Page, sender: str, name: str) -> Element:
 
 def _write(page: Page, sender: str, way: str, text: str) -> Action:
     """Open the mail, take reply or forward, fill the field, send."""
-    if page.shows("button", name=f"send-{way}"):
+    if page.shows("button", name=f"send {way}"):
         field = page.all("textbox")[0]
-        return click(page.first("button", name=f"send-{way}")) if field.value == text else fill(field, text)
+        return click(page.first("button", name=f"send {way}")) if field.value == text else fill(field, text)
     for element in page.elements:
         if element.name.lower() == way:
             return click(element)

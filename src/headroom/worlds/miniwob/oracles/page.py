@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from headroom.worlds.base import Action, Element, Observation
 
+MASK = "\u2022"
 FIELDS = ("textbox", "searchbox", "spinbutton", "combobox")
 
 
@@ -116,9 +117,12 @@ def scroll(element: Element, direction: str) -> Action:
 
 
 def fill_then(wanted: Iterable[tuple[Element, str]], submit: Element) -> Action:
-    """Fill the first field that does not hold its text yet; when all do, click ``submit``."""
+    """Fill the first field that does not hold its text yet; when all do, click ``submit``.
+
+    A password field shows how many characters it holds, not which.
+    """
     for field, text in wanted:
-        if field.value != text:
+        if field.value not in (text, MASK * len(text)):
             return fill(field, text)
     return click(submit)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from headroom.worlds.base import Action, Element, Outcome
+from headroom.worlds.base import Action, Element, Observation
 from headroom.worlds.miniwob.oracles.page import NotOnPageError, Page, after, click, fill
 
 
@@ -47,7 +47,7 @@ def search_result(page: Page) -> Action:
     if not pages:
         return click(page.first("button", name="Search"))
     wanted = str((int(position) + 2) // 3)
-    if "current" not in pages[wanted].states:
+    if "selected" not in pages[wanted].states:
         return click(pages[wanted])
     results = [link for link in page.all("link") if link.name not in ("<", ">", "1", "2", "3", "First", "Last")]
     return click(results[(int(position) - 1) % 3])
@@ -56,18 +56,19 @@ def search_result(page: Page) -> Action:
 def posts_by_user(page: Page) -> Action:
     """social-media-some: one kind of button on some of a user's posts, then Submit."""
     kind, count, user = page.asked(r'"(\w+)" button on (\d+) posts? by (\S+)')
-    buttons = _post_buttons(page, user, kind)
-    pressed = sum("pressed" in button.states for button in buttons)
-    if pressed == int(count):
-        return click(page.first("button", name="Submit"))
-    return click(next(button for button in buttons if "pressed" not in button.states))
+    return _press_then_submit(page, _post_buttons(page, user, kind)[: int(count)])
 
 
 def all_posts_by_user(page: Page) -> Action:
     """social-media-all: one kind of button on all of a user's posts, then Submit."""
     kind, user = page.asked(r'"(\w+)" button on all posts by (\S+)')
-    for button in _post_buttons(page, user, kind):
-        if "pressed" not in button.states:
+    return _press_then_submit(page, _post_buttons(page, user, kind))
+
+
+def _press_then_submit(page: Page, wanted: list[Element]) -> Action:
+    """Press the wanted buttons and release all others; when that is so, Submit."""
+    for button in page.all("button"):
+        if ("pressed" in button.states) != (button in wanted):
             return click(button)
     return click(page.first("button", name="Submit"))
 
@@ -76,8 +77,8 @@ def _post_buttons(page: Page, user: str, kind: str) -> list[Element]:
     """The buttons of this kind on this user's posts: those that stand after the user's name."""
     buttons, author = [], ""
     for element in page.elements:
-        if element.name.startswith("@"):
-            author = element.name
+        if "@" in element.name:
+            author = element.name.split()[-1]
         elif author == user and element.role == "button" and element.name.lower() == kind.lower():
             buttons.append(element)
     return buttons
@@ -113,20 +114,23 @@ def _fits(utterance: str, number: int) -> bool:
 
 
 def greatest_card(page: Page) -> Action:
-    """find-greatest: look at every card, go back to the greatest, submit."""
+    """find-greatest: look at every card, go back to the greatest, submit. One card at a time lies open."""
     seen: dict[int, int] = {}
-    shown = 0
-    for action, observation in zip(page.actions, page.observations[1:], strict=True):
-        if action.verb == "click" and observation.outcome is Outcome.OK:
-            shown = action.occurrence
-            numbers = [int(e.name) for e in observation.elements if re.fullmatch(r"\d+", e.name)]
-            if numbers:
-                seen[shown] = numbers[0]
-    for card in (1, 2, 3):
-        if card not in seen:
-            return click(page.nth(card, "button"))
-    best = max(seen, key=seen.__getitem__)
-    return click(page.first("button", name="Submit") if shown == best else page.nth(best, "button"))
+    for observation in page.observations:
+        seen |= {place: int(card.name) for place, card in _cards(observation) if card.name != "card"}
+    cards = dict(_cards(page.observations[-1]))
+    if not cards:
+        raise NotOnPageError("no cards")
+    wanted = next((place for place in cards if place not in seen), None) or max(seen, key=seen.__getitem__)
+    if cards[wanted].name == "card":
+        return click(cards[wanted])
+    return click(page.first("button", name="Submit"))
+
+
+def _cards(observation: Observation) -> list[tuple[int, Element]]:
+    """(place from 1, card): named by its number when it lies open, "card" when it does not."""
+    cards = (element for element in observation.elements if re.fullmatch(r"card|\d+", element.name))
+    return list(enumerate(cards, 1))
 
 
 def contact_detail(page: Page) -> Action:

@@ -46,20 +46,15 @@ def time(page: Page) -> Action:
 
 
 def table_value(page: Page) -> Action:
-    """read-table: the cell after the one that the utterance names."""
+    """read-table: the value of the row that the utterance names."""
     (key,) = page.asked(r"value of (.+) into the text field")
-    return fill_then([(page.first("textbox"), _table(page)[key])], page.first("button"))
+    return fill_then([(page.first("textbox"), page.first("cell", name=key).value)], page.first("button"))
 
 
 def table_values(page: Page) -> Action:
     """read-table-2: two fields, each labelled with a key of the table."""
-    table = _table(page)
-    return fill_then([(field, table[field.name.rstrip(": ")]) for field in page.all("textbox")], page.first("button"))
-
-
-def _table(page: Page) -> dict[str, str]:
-    cells = [cell.name for cell in page.all("cell")]
-    return dict(zip(cells[::2], cells[1::2], strict=True))
+    wanted = [(field, page.first("cell", name=field.name).value) for field in page.all("textbox")]
+    return fill_then(wanted, page.first("button"))
 
 
 def nth_word(page: Page) -> Action:
@@ -71,12 +66,12 @@ def nth_word(page: Page) -> Action:
 
 
 def copied_text(page: Page) -> Action:
-    """copy-paste, copy-paste-2: the text of the (1st, 2nd, 3rd) text area into the one-line field."""
+    """copy-paste, copy-paste-2: the text of the (1st, 2nd, 3rd) text area into the field that was empty at first."""
     match = re.search(r"(\d)(?:st|nd|rd) text area", page.utterance)
-    areas = [field for field in page.all("textbox") if "multiline" in field.states]
-    (target,) = [field for field in page.all("textbox") if "multiline" not in field.states]
-    source = areas[int(match[1]) - 1 if match else 0]
-    return fill_then([(target, source.value)], page.first("button"))
+    filled = [bool(field.value) for field in page.observations[0].elements if field.role == "textbox"]
+    areas = [field for field, is_area in zip(page.all("textbox"), filled, strict=True) if is_area]
+    target = next(field for field, is_area in zip(page.all("textbox"), filled, strict=True) if not is_area)
+    return fill_then([(target, areas[int(match[1]) - 1 if match else 0].value)], page.first("button"))
 
 
 def arithmetic(page: Page) -> Action:
