@@ -5,6 +5,7 @@ TABLES = {
     "task_contrasts": "<results>/contrast/task_contrasts.csv",
     "tasks": "<results>/select/tasks.csv",
     "reading": "<results>/reading/reading.csv",
+    "runs": "workflow/data/runs.tsv",
     "steps": expand("<results>/grpo/{run}/steps.parquet", run=WORKFLOW.init_of),
 }
 
@@ -63,6 +64,7 @@ rule figure:
     output:
         pdf="<figures>/{figure}.pdf",
         png="<figures>/{figure}.png",
+        caption="<figures>/captions/{figure}.txt",
         record="<figures>/records/{figure}.draw.run.json",
     log:
         "<logs>/figures/{figure}.draw.log",

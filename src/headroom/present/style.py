@@ -12,7 +12,7 @@ import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from headroom.files import atomic, write_text
 
@@ -54,10 +54,10 @@ def styled() -> Iterator[None]:
     import matplotlib as mpl
 
     mpl.use("Agg")
-    import matplotlib.pyplot as plt
     import seaborn as sns
+    from cycler import cycler
 
-    settings = {
+    settings: dict[Any, Any] = {
         "figure.facecolor": "white",
         "savefig.facecolor": "white",
         "figure.constrained_layout.use": True,
@@ -72,7 +72,7 @@ def styled() -> Iterator[None]:
         "lines.linewidth": 1.2,
         "lines.markersize": 4.5,
         "axes.linewidth": 0.7,
-        "axes.prop_cycle": plt.cycler(color=PALETTE),
+        "axes.prop_cycle": cycler(color=PALETTE),
         "pdf.fonttype": 42,
         "svg.hashsalt": "headroom",
     }
@@ -110,7 +110,8 @@ def save(figure: Figure, pdf: Path, *, caption: str) -> None:
     scale = scale_of(pdf.absolute())
     if scale:
         figure.text(0.995, 0.002, SCALE_LABELS[scale], ha="right", va="bottom", fontsize=5.5, color=GREY)
-        figure.get_layout_engine().set(rect=(0, 0.035, 1, 0.965))  # type: ignore[union-attr]
+        layout: Any = figure.get_layout_engine()
+        layout.set(rect=(0, 0.035, 1, 0.965))
     os.environ.setdefault("SOURCE_DATE_EPOCH", "0")
     with atomic(pdf) as part:
         figure.savefig(part, format="pdf", metadata={"CreationDate": None, "Title": pdf.stem})
