@@ -53,7 +53,9 @@ def _config(folder: Path) -> dict[str, Any]:
         config = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ValueError(f"{path}: cannot be read ({error}); copy the checkpoint again") from error
-    kind = config.get("model_type") if isinstance(config, dict) else None
+    if not isinstance(config, dict):
+        raise ValueError(f"{path}: holds no settings; copy the checkpoint again")
+    kind = config.get("model_type")
     if "auto_map" in config:
         raise ValueError(
             f"{path}: auto_map asks for code from outside, which is never run; use a built-in architecture"
@@ -64,7 +66,7 @@ def _config(folder: Path) -> dict[str, Any]:
         raise ValueError(f"{path}: use_sliding_window is not supported; set it to false or use another checkpoint")
     if config.get("quantization_config"):
         raise ValueError(f"{path}: quantised weights are not supported; use the full-precision checkpoint")
-    return dict(config)
+    return config
 
 
 def _weights(folder: Path) -> list[Path]:

@@ -59,15 +59,20 @@ def load_policy(source: Path | PretrainedModel, dtype: Dtype | None = None, *, d
             use_safetensors=True,
             trust_remote_code=False,
             local_files_only=True,
+            ignore_mismatched_sizes=True,  # reported, and refused below with one line
             output_loading_info=True,
         )
     except (OSError, ValueError, RuntimeError) as error:
         raise ValueError(
             f"{folder}: cannot be loaded ({str(error).splitlines()[0]}); copy the checkpoint again"
         ) from error
-    wrong = [f"{name}: {key}" for name in ("missing_keys", "mismatched_keys") for key in sorted(map(str, report[name]))]
+    mismatched = [key if isinstance(key, str) else key[0] for key in report["mismatched_keys"]]
+    wrong = sorted([*report["missing_keys"], *mismatched])
     if wrong:
-        raise ValueError(f"{folder}: the weights do not fit config.json ({wrong[0]}); copy the checkpoint again")
+        raise ValueError(
+            f"{folder / 'config.json'}: {len(wrong)} weights are missing or of another shape ({wrong[0]} ...); "
+            "the files belong to two different checkpoints"
+        )
     model.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     return Policy(model.eval(), codec, folder)
 
@@ -97,9 +102,10 @@ def save_policy(model: Any, codec: Codec, folder: Path) -> None:
 
 
 def _quiet_transformers() -> Any:
-    """The library without its own progress bars (and without its types, which mypy cannot follow)."""
+    """The library without progress bars and loading reports (and without its types, which mypy cannot follow)."""
     library: Any = transformers
     library.utils.logging.disable_progress_bar()
+    library.utils.logging.set_verbosity_error()
     return library
 
 
