@@ -17,6 +17,8 @@ from headroom.provenance.digest import sha256_file, sha256_text
 
 MANIFEST = "manifest.json"
 RECORD = "run.json"
+NOT_OURS = ".snakemake_timestamp"
+"""Snakemake leaves an empty file of this name in every folder that a rule declares as an output."""
 TIMING = "timing.parquet"
 
 

@@ -62,6 +62,14 @@ def test_differences_tell_missing_undeclared_and_changed_files(tmp_path: Path) -
     assert manifest.differences(before, before) == []
 
 
+def test_the_mark_that_snakemake_leaves_in_a_folder_is_no_part_of_the_result(tmp_path: Path) -> None:
+    (tmp_path / "checkpoint").mkdir()
+    (tmp_path / "checkpoint" / "weights").write_text("w")
+    before = manifest.build(tmp_path)
+    (tmp_path / "checkpoint" / ".snakemake_timestamp").touch()
+    assert manifest.build(tmp_path) == before
+
+
 def test_a_symbolic_link_in_a_result_is_refused(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("/etc/hostname")
     with pytest.raises(ValueError, match="symbolic links"):
