@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import os
-import random
-import signal
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -343,31 +340,10 @@ def test_a_run_that_was_resumed_after_it_diverged_does_not_go_on(tmp_path: Path)
 
 
 def test_killed_at_random_moments_it_ends_with_the_bytes_of_an_unbroken_run(tmp_path: Path) -> None:
-    script = str(Path(__file__).with_name("toy_grpo.py"))
+    command = [sys.executable, str(Path(__file__).with_name("toy_grpo.py")), str(tmp_path)]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
-
-    def start(name: str) -> subprocess.Popen[bytes]:
-        command = [sys.executable, script, str(tmp_path / f"{name}-scratch"), str(tmp_path / name)]
-        return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
-
-    began = time.monotonic()
-    assert start("unbroken").wait() == 0
-    span = time.monotonic() - began
-    scratch, moments, kills = tmp_path / "broken-scratch", random.Random(0), 0
-    while kills < 2:
-        before = sorted(path.name for path in scratch.glob("step-*.safetensors"))
-        process = start("broken")
-        # Kill it once it has got further than the last time, and then some: in the middle of any phase.
-        while process.poll() is None and sorted(p.name for p in scratch.glob("step-*.safetensors"))[-1:] <= before[-1:]:
-            time.sleep(0.002)
-        time.sleep(moments.random() * 0.02 * span)
-        if process.poll() is not None:
-            break
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        kills += 1
-    assert kills >= 1
-    assert start("broken").wait() == 0
+    process = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert int(process.stdout.split()[-1]) >= 3, process.stderr
     for name in ("weights", "steps.parquet"):
         assert (tmp_path / "broken" / name).read_bytes() == (tmp_path / "unbroken" / name).read_bytes()
 

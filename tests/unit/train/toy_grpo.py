@@ -6,7 +6,11 @@ Nothing here is a page: ``FakeButtonsWorld`` answers from a rule, so that a whol
 from __future__ import annotations
 
 import functools
+import os
+import random
+import signal
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -143,15 +147,50 @@ def weights(policy: Policy) -> torch.Tensor:
     return torch.cat([parameter.detach().flatten() for parameter in policy.model.parameters()])
 
 
-def main(scratch: Path, output: Path) -> None:
+def one_run(scratch: Path, output: Path) -> None:
     """One run with everything that has a state: KL, several updates a rollout, momentum, decay, cosine."""
-    torch.set_num_threads(1)
-    job = toy_job(steps=30, kl_beta=0.05, updates_per_rollout=2, schedule="cosine", optimiser={"weight_decay": 0.01})
-    policy, run = run_toy(job, scratch)
+    settings = {"kl_beta": 0.05, "updates_per_rollout": 2, "schedule": "cosine", "optimiser": {"weight_decay": 0.01}}
+    policy, run = run_toy(toy_job(steps=40, **settings), scratch)
     output.mkdir(parents=True, exist_ok=True)
     write_parquet(output / "steps.parquet", steps_table(run.rows))
     (output / "weights").write_bytes(weights(policy).numpy().tobytes())
 
 
+def start(scratch: Path, output: Path) -> int:
+    """Make the run in a process of its own; its id. A fork, so that the imports are paid once."""
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            one_run(scratch, output)
+            status = 0
+        finally:
+            os._exit(status)
+    return child
+
+
+def killed_and_resumed(folder: Path, kills: int) -> int:
+    """Make ``unbroken`` in one go, and ``broken`` through ``kills`` SIGKILLs at random moments; the kills that hit."""
+    began = time.monotonic()
+    if os.waitpid(start(folder / "unbroken-scratch", folder / "unbroken"), 0)[1]:
+        return -1
+    span, hit, moments = time.monotonic() - began, 0, random.Random(0)
+    scratch = folder / "broken-scratch"
+    for _ in range(kills):
+        before = sorted(path.name for path in scratch.glob("step-*.safetensors"))[-1:]
+        child = start(scratch, folder / "broken")
+        # Let it get further than the last one did, and then some: the kill falls into any phase of a step.
+        while not os.waitpid(child, os.WNOHANG)[0]:
+            if sorted(path.name for path in scratch.glob("step-*.safetensors"))[-1:] > before:
+                time.sleep(moments.random() * span / kills / 2)
+                os.kill(child, signal.SIGKILL)
+                hit += os.waitpid(child, 0)[1] == signal.SIGKILL
+                break
+            time.sleep(0.001)
+    return -1 if os.waitpid(start(scratch, folder / "broken"), 0)[1] else hit
+
+
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]))
+    torch.set_num_threads(1)
+    toy_policy()
+    print(killed_and_resumed(Path(sys.argv[1]), kills=5))
