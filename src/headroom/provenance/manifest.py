@@ -20,6 +20,7 @@ RECORD = "run.json"
 NOT_OURS = ".snakemake_timestamp"
 """Snakemake leaves an empty file of this name in every folder that a rule declares as an output."""
 TIMING = "timing.parquet"
+"""Its digest is in the run record instead."""
 
 
 class FileEntry(BaseModel):
@@ -50,7 +51,7 @@ def build(directory: Path) -> Manifest:
         name = path.relative_to(directory).as_posix()
         if path.is_symlink():
             raise ValueError(f"{path}: a result directory may not hold symbolic links; write the file itself")
-        if path.is_file() and name not in (MANIFEST, RECORD, TIMING):
+        if path.is_file() and name not in (MANIFEST, RECORD, TIMING) and path.name != NOT_OURS:
             found[name] = entry(path)
     return dict(sorted(found.items()))
 

@@ -29,7 +29,7 @@ from headroom.files import write_text
 from headroom.provenance import attempts, closure, environment, manifest
 from headroom.provenance.digest import sha256_text
 from headroom.provenance.inputs import flat, parents, read_config, read_input
-from headroom.provenance.manifest import MANIFEST, RECORD
+from headroom.provenance.manifest import MANIFEST, RECORD, TIMING
 from headroom.provenance.project import relative, scale_folder, scrub
 from headroom.provenance.schema import Attempt, Ending, RunRecord, Sources, Usage
 
@@ -181,6 +181,7 @@ class Job:
             if not outputs:
                 raise RuntimeError(f"stage {self.stage} ended without writing into {relative(self.output)}")
             digest = manifest.digest(outputs)
+        timing = {TIMING: manifest.entry(self.output / TIMING)} if (self.output / TIMING).is_file() else {}
         peak, child = environment.peak_memory()
         wall = time.monotonic() - self._clock
         run = RunRecord(
@@ -193,7 +194,7 @@ class Job:
             seeds=self.seeds,
             inputs=self.inputs,
             parents=parents(self.inputs),
-            outputs=outputs,
+            outputs={**outputs, **timing},
             manifest_sha256=digest,
             sources=self.sources,
             git=self.git,

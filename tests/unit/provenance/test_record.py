@@ -51,6 +51,17 @@ def test_equal_results_have_equal_manifests_and_different_records(project: Path)
     assert Path("results/t/a/run.json").read_bytes() != Path("results/t/b/run.json").read_bytes()
 
 
+def test_the_seconds_of_a_training_are_in_the_record_and_not_in_the_manifest(project: Path) -> None:
+    manifests = set()
+    for seconds in ("1", "2"):
+        with record.job(STAGE, Path("results/t/a")) as job:
+            (job.output / "table.csv").write_text("a\n")
+            (job.output / manifest.TIMING).write_text(seconds)
+        assert manifest.TIMING in parse(Path("results/t/a/run.json").read_bytes(), "a").outputs
+        manifests.add(Path("results/t/a/manifest.json").read_bytes())
+    assert len(manifests) == 1
+
+
 def test_the_input_that_another_job_made_is_a_parent(project: Path) -> None:
     first = make("results/t/a")
     second = make("results/t/b", inputs={"table": Path("results/t/a"), "many": [Path("results/t/a/table.csv")]})
