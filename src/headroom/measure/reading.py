@@ -13,9 +13,9 @@ Intervals are over tasks for a set and over pages for a task (headroom.measure.i
 (infrastructure) episode is left out with a count.
 
 The expectation, fixed beforehand, with the equivalence margin of the study as "a gain that matters":
-*expect no gain* if no group is mixed, or the interval of the headroom ends below the margin; *expect gain* if it
-begins above 0; *undecided* otherwise (it spans both). It speaks of greedy success on these tasks at a learning rate
-that does no harm; it cannot see harm, and headroom is not always harvested.
+*expect no gain* if the interval of the mixed-group share, or that of the headroom, ends below the margin; *expect
+gain* if the latter begins above 0; *undecided* otherwise (it spans both). It speaks of greedy success on these tasks
+at a learning rate that does no harm; it cannot see harm, and headroom is not always harvested.
 """
 
 from __future__ import annotations
@@ -156,13 +156,13 @@ def _row(
             f"pass_at_{k}_minus_greedy_low": bounds.low,
             f"pass_at_{k}_minus_greedy_high": bounds.high,
         }
-    row["expectation"] = expectation(headroom, float(row["mixed_share"]), statistics.equivalence_margin)
+    row["expectation"] = expectation(headroom, mixed, statistics.equivalence_margin)
     return row
 
 
-def expectation(headroom: Interval, mixed: float, margin: float) -> Expectation:
+def expectation(headroom: Interval, mixed: Interval, margin: float) -> Expectation:
     """The rule of the module's docstring. Without a scored page: undecided."""
-    if mixed == 0.0 or headroom.high < margin:
+    if mixed.high < margin or headroom.high < margin:
         return "expect no gain"
     return "expect gain" if headroom.low > 0.0 else "undecided"
 

@@ -37,12 +37,12 @@ def sentence(row: Mapping[str, Any], statistics: Statistics) -> str:
     margin = f"{100 * statistics.equivalence_margin:g} points"
     if row["expectation"] == "expect gain":
         parts.append("Expect gain from GRPO: the interval of the headroom lies above 0.")
-    elif row["mixed_share"] == 0.0:
-        parts.append("Expect no gain from GRPO: no group holds both a success and a failure, so nothing is learnt.")
     elif row["expectation"] == "expect no gain":
-        parts.append(f"Expect no gain from GRPO: the interval of the headroom ends below {margin}.")
+        few_mixed = row["mixed_high"] < statistics.equivalence_margin
+        what = "mixed-group share" if few_mixed else "headroom"
+        parts.append(f"Expect no gain from GRPO: the interval of the {what} ends below {margin}.")
     else:
-        parts.append(f"Undecided: the interval of the headroom holds both 0 and {margin}; more pages would tell.")
+        parts.append(f"Undecided: the interval of the headroom holds 0 and reaches {margin}; more pages would tell.")
     return " ".join(parts)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -90,14 +91,22 @@ def test_without_mixed_groups_no_gain_is_expected_whatever_the_gap() -> None:
     reading = read(FakePlayer(dict.fromkeys(names("t"), (0.0, 1.0))), headroom=names("t"))
     row = reading.table.iloc[0]
     assert (row["headroom"], row["mixed_share"], row["expectation"]) == (1.0, 0.0, "expect no gain")
-    assert "no group holds both" in reading.sentences[0]
+    assert "the mixed-group share ends below 5 points" in reading.sentences[0]
 
 
-def test_few_pages_leave_it_undecided() -> None:
-    assert expectation(Interval(-0.1, 0.3, "t"), 0.5, 0.05) == "undecided"
-    assert expectation(Interval(float("nan"), float("nan"), "none"), float("nan"), 0.05) == "undecided"
-    assert expectation(Interval(0.01, 0.3, "t"), 0.5, 0.05) == "expect gain"
-    assert expectation(Interval(0.01, 0.04, "t"), 0.5, 0.05) == "expect no gain"
+@pytest.mark.parametrize(
+    ("headroom", "mixed_high", "expected"),
+    [
+        ((-0.1, 0.3), 0.5, "undecided"),
+        ((0.01, 0.3), 0.5, "expect gain"),
+        ((0.01, 0.04), 0.5, "expect no gain"),  # above 0, but too small to matter
+        ((0.01, 0.3), 0.04, "expect no gain"),  # nothing to learn from
+        ((-0.4, 0.4), 0.4, "undecided"),  # no mixed group among six is no evidence
+        ((math.nan, math.nan), math.nan, "undecided"),
+    ],
+)
+def test_the_expectation_follows_the_rule(headroom: tuple[float, float], mixed_high: float, expected: str) -> None:
+    assert expectation(Interval(*headroom, "t"), Interval(0.0, mixed_high, "t"), 0.05) == expected
 
 
 def test_a_page_with_an_infrastructure_failure_is_left_out_with_a_count() -> None:
