@@ -86,9 +86,9 @@ def draw(table: pd.DataFrame) -> tuple[Figure, str]:
     caption = (
         f"The same recipe on both task sets: {counts or 'no run at this scale'}. Left: change in greedy success "
         "against the supervised policy on the same pages, a point a training seed; bars: paired 95% intervals, "
-        f"bootstrap over tasks. Right: {len(by_task)} tasks; across: sampled minus greedy success of the supervised policy on "
-        "pages used for nothing else, with 95% intervals over pages; up: realised gain, mean over training seeds, the bar is "
-        "their range."
+        f"bootstrap over tasks. Right: {len(by_task)} tasks; across: sampled minus greedy success of the "
+        "supervised policy on pages used for nothing else, with 95% intervals over pages; up: realised gain, mean over "
+        "training seeds, the bar is their range."
     )
     return figure, caption
 
