@@ -29,7 +29,7 @@ from itertools import pairwise
 
 from headroom.agent.grammar import MALFORMED, QUOTED, parse, quote, unquote
 from headroom.agent.prompt import ARROW, GOAL
-from headroom.agent.serialise import RUN_ROLES
+from headroom.agent.serialise import RUN_ROLES, VALUE
 
 MERGE_WORDS = 6
 END = "<end>"
@@ -39,14 +39,15 @@ REPLACEMENT = "\ufffd"
 
 Words = tuple[str, ...]
 
-_WORD = re.compile(r"\w+|[^\w\s]")
+# A password's bullets and an ellipsis are one word each: their number is all that they say.
+_WORD = re.compile(r"\w+|\.{2,}|•{2,}|[^\w\s]")
 _LEXEME = re.compile(rf"{QUOTED}|\S+")
 _GOAL_QUOTE = re.compile(r'"([^"]+)"')
 _GLUE = re.compile(r"\s*([^\w\s])\s*")
 
 
 def words_of(text: str) -> Words:
-    """Split into runs of word characters and single other characters; white space is dropped."""
+    """Split into runs of word characters, of dots and of bullets, and single other characters, without white space."""
     return tuple(_WORD.findall(text))
 
 
@@ -224,8 +225,9 @@ def _line_tokens(line: Sequence[Lexeme], table: SlotTable) -> Iterator[str]:
             if after_string and not is_run:
                 yield SEPARATOR
             yield from table.encode(lexeme.text)
-        elif lexeme.text != ARROW and not (is_run and lexeme.text.startswith("#")):
-            # An arrow is implied by the outcome that follows; plain text is hardly ever a target, so its numbers go.
+        elif lexeme.text != ARROW and not (is_run and (lexeme.text == VALUE or lexeme.text.startswith("#"))):
+            # An arrow is implied by the outcome that follows. Plain text is hardly ever a target, so its numbers go,
+            # and a cell's value follows its key directly.
             yield structure(lexeme.text)
         else:
             continue

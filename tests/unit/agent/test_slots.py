@@ -55,6 +55,14 @@ def test_a_cell_key_is_the_token_before_its_value() -> None:
     place = tokens.index("[cell]")
     assert tokens[place + 1] == key
     assert len(tokens) == place + 4 + 1
+    paired = tokens_of("Click Key", Element("cell", "Key", value="Long Value"), Element("cell", "Next"))
+    place = paired.index("[cell]")
+    assert paired[place + 1] == paired[2]
+    assert paired[place + 2].startswith("<s")
+
+
+def test_bullets_and_dots_are_one_word_by_their_number() -> None:
+    assert words_of("•••• a... b") == ("••••", "a", "...", "b")
 
 
 @given(st.text(max_size=30))
