@@ -16,7 +16,7 @@ from headroom.worlds.miniwob.tasks import REBUILD
 
 SCRIPTS = ("clock.js", "observe.js", "act.js", "rebuild.js", "run.js")
 RECYCLE_EPISODES = 1000  # a page that has played this many is loaded anew, so that nothing can pile up in it
-GRACE_SECONDS = 5.0  # beyond the page's own limit, before a missing answer counts as a hang of the browser
+GRACE = 1.25  # of the page's own limit; a later answer is a hang of the browser
 
 
 class PageError(BrowserError):
