@@ -116,7 +116,7 @@ def target_box(action: Action, boxes: Sequence[tuple[Element, float, float, floa
 
 
 def draw(png: bytes, text: str, outcome: str, box: Box | None) -> Image.Image:
-    """A screenshot enlarged, with the target's box and a caption; blue instead of orange where the action did not arrive."""
+    """A screenshot enlarged, with the target's box and a caption; a miss is blue instead of orange."""
     from PIL import Image, ImageDraw, ImageFont
 
     with Image.open(io.BytesIO(png)) as image:
