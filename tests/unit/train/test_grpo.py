@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +13,7 @@ from toy_grpo import (
     POOL,
     TASKS,
     FakeButtonsWorld,
+    a_rollout,
     run_toy,
     toy_job,
     toy_policy,
@@ -26,7 +24,7 @@ from headroom.agent.episode import Turn
 from headroom.policy.sampler import TorchSampler
 from headroom.train.diagnostics import COLUMNS, TIMES, steps_table, timing_table
 from headroom.train.groups import step_pages
-from headroom.train.grpo import NO_LIVE_GROUP, NOT_FINITE, PATIENCE, adamw, collect, score, update
+from headroom.train.grpo import NO_LIVE_GROUP, adamw, collect, score, update
 from headroom.train.rollout import PhaseSeconds
 from headroom.worlds.base import Outcome
 
@@ -34,16 +32,6 @@ from headroom.worlds.base import Outcome
 @pytest.fixture(autouse=True)
 def _one_thread() -> None:
     torch.set_num_threads(1)
-
-
-def a_rollout(policy: Any, **changes: Any) -> tuple[list[Turn], torch.Tensor]:
-    """Turns of one step and made-up advantages that are never zero."""
-    job = toy_job(**changes)
-    sampler = TorchSampler(policy.model, policy.codec.end_ids)
-    groups = collect(FakeButtonsWorld(), policy, sampler, job, TASKS, POOL, 0, PhaseSeconds())
-    turns = [turn for group in groups for episode in group.episodes for turn in episode.turns]
-    spread = torch.linspace(-1.0, 1.0, 2 * len(turns), dtype=torch.float64)[::2]
-    return turns, spread
 
 
 def gradient(
@@ -259,109 +247,3 @@ def test_the_kl_to_the_initial_policy_starts_at_zero_and_grows(tmp_path: Path) -
 def test_the_trainer_scores_under_the_softmax_that_sampled(tmp_path: Path, temperature: float) -> None:
     _, run = run_toy(toy_job(temperature=temperature), tmp_path)
     assert all(row["sampler_gap"] < 1e-5 for row in run.rows)
-
-
-# How a run ends
-
-
-class Sabotage:
-    """Makes the gradient of one parameter NaN in chosen optimiser steps, counted from 0."""
-
-    def __init__(self, policy: Any, bad: set[int]) -> None:
-        self.calls, self.bad = 0, bad
-        next(policy.model.parameters()).register_post_accumulate_grad_hook(self)
-
-    def __call__(self, parameter: torch.Tensor) -> None:
-        if self.calls in self.bad:
-            assert parameter.grad is not None
-            parameter.grad.view(-1)[0] = float("nan")
-        self.calls += 1
-
-
-def test_a_gradient_that_is_not_finite_is_counted_and_never_applied() -> None:
-    policy = toy_policy()
-    turns, spread = a_rollout(policy)
-    before = weights(policy)
-    Sabotage(policy, {0})
-    settings = toy_job().grpo
-    row, _ = update(policy.model, None, adamw(policy.model, settings), turns, spread, settings)
-    assert (row["skipped"], row["skip_reason"], row["gradient_norm"]) == (True, NOT_FINITE, None)
-    assert torch.equal(weights(policy), before)
-
-
-def test_a_passing_nan_is_survived(tmp_path: Path) -> None:
-    policy = toy_policy()
-    Sabotage(policy, {1})
-    _, run = run_toy(toy_job(steps=5), tmp_path, policy=policy)
-    assert [row["skip_reason"] for row in run.rows].count(NOT_FINITE) == 1
-    assert run.ending == "finished"
-    assert torch.isfinite(weights(policy)).all()
-
-
-def test_a_lasting_nan_ends_the_run_as_diverged_with_its_rows_and_finite_weights(tmp_path: Path) -> None:
-    policy = toy_policy()
-    Sabotage(policy, set(range(2, 100)))
-    _, run = run_toy(toy_job(steps=20), tmp_path, policy=policy)
-    assert run.ending == "diverged"
-    assert [row["skip_reason"] for row in run.rows[-PATIENCE:]] == [NOT_FINITE] * PATIENCE
-    assert len(run.rows) < 20
-    assert torch.isfinite(weights(policy)).all()
-    assert len(steps_table(run.rows)) == len(run.rows)
-
-
-def test_a_policy_without_probabilities_ends_the_run_as_diverged(tmp_path: Path) -> None:
-    policy = toy_policy()
-    with torch.no_grad():
-        policy.model.model.norm.weight.fill_(float("nan"))
-    _, run = run_toy(toy_job(), tmp_path, policy=policy)
-    assert run.ending == "diverged"
-    assert run.rows == []
-
-
-# Resume
-
-
-def test_ten_steps_equal_five_and_a_resume_of_five(tmp_path: Path) -> None:
-    changes = {"kl_beta": 0.05, "updates_per_rollout": 2, "checkpoint_every": 5}
-    whole, run = run_toy(toy_job(10, **changes), tmp_path / "whole")
-    run_toy(toy_job(5, **changes), tmp_path / "split")
-    resumed, rest = run_toy(toy_job(10, **changes), tmp_path / "split")
-    assert torch.equal(weights(whole), weights(resumed))
-    assert rest.rows == run.rows
-
-
-def test_a_run_that_was_resumed_after_it_diverged_does_not_go_on(tmp_path: Path) -> None:
-    policy = toy_policy()
-    Sabotage(policy, set(range(100)))
-    _, run = run_toy(toy_job(20, checkpoint_every=1), tmp_path, policy=policy)
-    _, rest = run_toy(toy_job(20, checkpoint_every=1), tmp_path)
-    assert rest.ending == "diverged"
-    assert rest.rows == run.rows
-
-
-def test_killed_at_random_moments_it_ends_with_the_bytes_of_an_unbroken_run(tmp_path: Path) -> None:
-    command = [sys.executable, str(Path(__file__).with_name("toy_grpo.py")), str(tmp_path)]
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    process = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    assert int(process.stdout.split()[-1]) >= 3, process.stderr
-    for name in ("weights", "steps.parquet"):
-        assert (tmp_path / "broken" / name).read_bytes() == (tmp_path / "unbroken" / name).read_bytes()
-
-
-def test_equal_seeds_give_equal_runs_and_other_seeds_other_runs(tmp_path: Path) -> None:
-    first, one = run_toy(toy_job(), tmp_path / "1")
-    second, two = run_toy(toy_job(), tmp_path / "2")
-    other, _ = run_toy(toy_job(seed=1), tmp_path / "3")
-    assert torch.equal(weights(first), weights(second))
-    assert one.rows == two.rows
-    assert not torch.equal(weights(first), weights(other))
-
-
-def test_global_random_state_is_neither_read_nor_changed(tmp_path: Path) -> None:
-    torch.manual_seed(1)
-    state = torch.get_rng_state()
-    first, _ = run_toy(toy_job(2), tmp_path / "1")
-    assert torch.equal(torch.get_rng_state(), state)
-    torch.manual_seed(2)
-    second, _ = run_toy(toy_job(2), tmp_path / "2")
-    assert torch.equal(weights(first), weights(second))

@@ -19,15 +19,18 @@ import numpy as np
 import torch
 
 from headroom.agent.codec import EncodedPrompt
+from headroom.agent.episode import Turn
 from headroom.config.jobs import GrpoJob
 from headroom.config.models import Grpo, TinyModel, WorldSettings
 from headroom.files import write_parquet
 from headroom.policy.load import Policy
+from headroom.policy.sampler import TorchSampler
 from headroom.policy.score import action_log_probabilities
 from headroom.policy.tiny import tiny_model
 from headroom.train.batch import Example, make_batch
 from headroom.train.diagnostics import steps_table
-from headroom.train.grpo import Run, train
+from headroom.train.grpo import Run, collect, train
+from headroom.train.rollout import PhaseSeconds
 from headroom.worlds.base import Action, Element, History, Observation, Outcome
 
 BUTTONS = ("ash", "birch", "cedar", "dogwood")
@@ -141,6 +144,16 @@ def run_toy(
     reference = toy_policy().model.requires_grad_(False) if job.grpo.kl_beta > 0 else None
     run = train(policy, reference, world or FakeButtonsWorld(), job, TASKS, POOL, scratch=scratch)
     return policy, run
+
+
+def a_rollout(policy: Policy, **changes: Any) -> tuple[list[Turn], torch.Tensor]:
+    """Turns of one step and made-up advantages that are never zero."""
+    job = toy_job(**changes)
+    sampler = TorchSampler(policy.model, policy.codec.end_ids)
+    groups = collect(FakeButtonsWorld(), policy, sampler, job, TASKS, POOL, 0, PhaseSeconds())
+    turns = [turn for group in groups for episode in group.episodes for turn in episode.turns]
+    spread = torch.linspace(-1.0, 1.0, 2 * len(turns), dtype=torch.float64)[::2]
+    return turns, spread
 
 
 def weights(policy: Policy) -> torch.Tensor:
