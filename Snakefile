@@ -2,7 +2,9 @@
 
     demonstrations -> sft -> select -> reading
                        |        |
-                       +------> grpo -> evaluate -> contrast -> figures
+                       +------> grpo -> evaluate -> contrast -----> figures
+                                 |          +----> failures, filmstrip -+
+                                 +--> rank, graft ---> mechanism -------+
 
 The numbers of a scale are in workflow/scales/, the runs in workflow/data/runs.tsv. One rule a stage, one file a rule;
 every rule lists the sources that can change its result (headroom.provenance.closure), so an edit reruns what it must.
@@ -31,11 +33,13 @@ if WORKFLOW.makes("checkpoints"):
     include: "workflow/rules/select.smk"
     include: "workflow/rules/reading.smk"
     include: "workflow/rules/evaluate.smk"
+    include: "workflow/rules/inside.smk"
 
 
 if WORKFLOW.makes("evals"):
 
     include: "workflow/rules/contrast.smk"
+    include: "workflow/rules/mechanism.smk"
 
 
 include: "workflow/rules/figures.smk"
@@ -61,6 +65,9 @@ rule all:
             then=[
                 "<results>/contrast/manifest.json",
                 "<results>/reading/manifest.json",
+                "<results>/mechanism/manifest.json",
+                "<results>/failures/manifest.json",
+                "<results>/filmstrip/manifest.json",
             ],
         ),
         expand("<figures>/{figure}.pdf", figure=WORKFLOW.figures),

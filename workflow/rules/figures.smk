@@ -6,6 +6,15 @@ TABLES = {
     "tasks": "<results>/select/tasks.csv",
     "reading": "<results>/reading/reading.csv",
     "runs": "workflow/data/runs.tsv",
+    "rank": "<results>/mechanism/rank.csv",
+    "agreement": "<results>/mechanism/agreement.csv",
+    "drift": "<results>/mechanism/drift.csv",
+    "policy_success": "<results>/mechanism/success.csv",
+    "correlations": "<results>/mechanism/correlations.csv",
+    "grafts": "<results>/mechanism/grafts.csv",
+    "interactions": "<results>/mechanism/interactions.csv",
+    "failures": "<results>/failures/failures.csv",
+    "filmstrip": "<results>/filmstrip/filmstrip.json",
     "steps": expand("<results>/grpo/{run}/steps.parquet", run=WORKFLOW.init_of),
 }
 

@@ -240,6 +240,10 @@ class Mechanism(Strict):
     regimes: dict[str, tuple[str, ...]] = Field(
         default_factory=dict, description="Regime (low, degrade, collapse, headroom) -> runs that are taken apart."
     )
+    graft_regimes: tuple[str, ...] = Field(("low", "degrade", "collapse"), description="Whose runs are grafted.")
+    rank_families: tuple[str, ...] = Field(
+        ("grid", "replication", "collapse"), description="Families of runs whose insides are measured."
+    )
     probe: Probe = Probe()
     rank: Rank = Rank()
     graft: Graft = Graft()

@@ -27,6 +27,7 @@ from headroom.config.jobs import (
     SftJob,
     dump_job,
 )
+from headroom.config.mechanism import Chosen, chosen, mechanism_jobs
 from headroom.config.models import EvaluationPlan, Grpo, Run, Settings, Strict, Study
 from headroom.files import write_text
 
@@ -66,6 +67,7 @@ class Resolved:
     study: Study
     runs: tuple[Run, ...]
     inits: tuple[str, ...]
+    mechanism: Chosen
     files: Mapping[str, str]
     """Path relative to the project -> text."""
 
@@ -182,6 +184,8 @@ def load_runs(project: Path, study: Study, scale: str) -> tuple[Run, ...]:
         found[run.run], cells[cell] = run, run.run
     if not found:
         raise ConfigError(f"{RUNS_TABLE}: has no rows; restore it with git checkout")
+    for regime, members in study.mechanism.regimes.items():
+        _known(scale_file(scale), f"mechanism.regimes.{regime}", members, found, f"run in {RUNS_TABLE}")
     if study.runs is None:
         return tuple(found.values())
     _known(scale_file(scale), "runs", study.runs, found, f"run in {RUNS_TABLE}")
@@ -241,8 +245,13 @@ def resolve(config: Mapping[str, object], project: Path) -> Resolved:
     for run in runs:
         jobs[f"grpo/{run.run}"] = GrpoJob(world=world, grpo=grpo_of(run, study, scale))
         jobs[f"evaluate/{run.run}"] = _evaluate(run.run, study.evaluate.get(run.family, EvaluationPlan()), study)
+    try:
+        apart = chosen(study, runs, inits)
+    except ValueError as error:
+        raise ConfigError(f"{scale_file(scale)}: {error}") from error
+    jobs |= mechanism_jobs(study, apart, SUPERVISED)
     files = {f"results/{scale}/config/{name}.json": dump_job(job) for name, job in jobs.items()}
-    return Resolved(settings, study, runs, inits, files)
+    return Resolved(settings, study, runs, inits, apart, files)
 
 
 def write(resolved: Resolved, project: Path) -> list[str]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headroom.config.models import Resources
-from headroom.config.resolve import ConfigError, Resolved, resolve, write
+from headroom.config.resolve import SUPERVISED, ConfigError, Resolved, resolve, write
 
 FIGURES_TABLE = "workflow/data/figures.tsv"
 
@@ -59,6 +59,16 @@ class Workflow:
     def stage_of(self) -> dict[str, str]:
         """Policy -> the folder of the stage that trains it."""
         return {policy: "sft" if policy in self.resolved.inits else "grpo" for policy in self.resolved.policies}
+
+    @property
+    def reference_of(self) -> dict[str, str]:
+        """Policy -> the SFT job that it is compared with inside: the one it started from, an SFT job with itself."""
+        return {policy: self.init_of.get(policy, policy) for policy in self.resolved.policies}
+
+    @property
+    def taken_apart(self) -> list[str]:
+        """The supervised policy, then every run of a regime."""
+        return [SUPERVISED, *(run for runs in self.resolved.mechanism.regimes.values() for run in runs)]
 
     def resources(self, rule: str) -> Resources:
         """What a rule's jobs ask for at this scale."""

@@ -196,7 +196,7 @@ def main(
     config: Annotated[Path, typer.Option(help="Resolved FilmstripJob.")],
     reference: Annotated[Path, typer.Option(help="Evaluation directory of the supervised policy.")],
     output: Annotated[Path, typer.Option(help="Result directory.")],
-    policies: Annotated[list[Path], typer.Argument(help="Evaluation directories of the runs to show.")],
+    policies: Annotated[list[Path] | None, typer.Argument(help="Evaluation directories of the runs to show.")] = None,
 ) -> None:
     """Write the frames and filmstrip.json."""
     from headroom.provenance import record
@@ -206,13 +206,13 @@ def main(
     with record.job(
         stage="measure.filmstrip",
         output=output,
-        inputs={"reference": reference, "policies": policies},
+        inputs={"reference": reference, "policies": policies or []},
         config=config,
     ) as job:
         supervised = episodes.read(reference)
         tables = {str(supervised["policy"].iloc[0]): supervised}
         name = next(iter(tables))
-        for folder in policies:
+        for folder in policies or []:
             table = episodes.read(folder)
             tables[str(table["policy"].iloc[0])] = table
         shown = {regime: runs[0] for regime, runs in settings.regimes.items() if regime in REGIMES and runs}

@@ -142,8 +142,8 @@ def main(
         tables["success"] = pd.DataFrame({"policy": listed, "success": [success[name] for name in listed]})
         measured = quantities(tables["rank"], tables["agreement"], tables["drift"])
         tables["correlations"] = correlations(measured, success, settings.statistics)
-        if graft:
-            tables |= {name: gather(graft, f"{name}.csv") for name in ("grafts", "interactions")}
+        for name in ("grafts", "interactions"):
+            tables[name] = gather(graft, f"{name}.csv") if graft else pd.DataFrame(columns=["policy", "regime"])
         for name, table in tables.items():
             write_csv(job.output / f"{name}.csv", table)
         job.notes["policies"] = len(listed)

@@ -1,0 +1,135 @@
+rule probe:
+    """The supervised policy's own greedy turns on selection pages: what every checkpoint reads when it is measured."""
+    input:
+        config="<config>/probe.json",
+        supervised="<results>/sft/sft/manifest.json",
+        checkpoint=ancient("<results>/sft/sft/checkpoint"),
+        selection="<results>/select/manifest.json",
+        episodes=ancient("<results>/select/episodes.parquet"),
+        task_sets="<results>/select/task_sets.json",
+        sources=closure.sources("measure.probe"),
+        environment="envs/agent.yaml",
+    output:
+        turns="<results>/probe/probe.parquet",
+        summary="<results>/probe/probe.json",
+        manifest="<results>/probe/manifest.json",
+        record="<results>/probe/run.json",
+    log:
+        "<logs>/probe.log",
+    benchmark:
+        "<benchmarks>/probe.tsv"
+    conda:
+        "../../envs/agent.yaml"
+    threads: WORKFLOW.resources("probe").threads
+    resources:
+        mem_mb=WORKFLOW.resources("probe").mem_mb,
+        runtime=WORKFLOW.resources("probe").runtime,
+        disk_mb=WORKFLOW.resources("probe").disk_mb,
+        gpu=WORKFLOW.resources("probe").gpu,
+    params:
+        selection=subpath(input.selection, parent=True),
+        folder=subpath(output.manifest, parent=True),
+    shell:
+        "python -m headroom.measure.probe"
+        " --config {input.config} --checkpoint {input.checkpoint} --selection {params.selection}"
+        " --task-sets {input.task_sets} --output {params.folder} 2>&1 | tee {log}"
+
+
+rule rank:
+    """Effective rank of hidden states by block, agreement with the policy it started from, movement of the weights."""
+    input:
+        config="<config>/rank/{policy}.json",
+        trained=expand(
+            "<results>/{stage}/{{policy}}/manifest.json",
+            stage=lookup(dpath="{policy}", within=WORKFLOW.stage_of),
+        ),
+        checkpoint=ancient(
+            expand(
+                "<results>/{stage}/{{policy}}/checkpoint",
+                stage=lookup(dpath="{policy}", within=WORKFLOW.stage_of),
+            )
+        ),
+        started=expand(
+            "<results>/sft/{init}/manifest.json",
+            init=lookup(dpath="{policy}", within=WORKFLOW.reference_of),
+        ),
+        reference=ancient(
+            expand(
+                "<results>/sft/{init}/checkpoint",
+                init=lookup(dpath="{policy}", within=WORKFLOW.reference_of),
+            )
+        ),
+        probe="<results>/probe/manifest.json",
+        turns=ancient("<results>/probe/probe.parquet"),
+        sources=closure.sources("measure.rank"),
+        environment="envs/agent.yaml",
+    output:
+        rank="<results>/rank/{policy}/rank.csv",
+        agreement="<results>/rank/{policy}/agreement.csv",
+        drift="<results>/rank/{policy}/drift.csv",
+        manifest="<results>/rank/{policy}/manifest.json",
+        record="<results>/rank/{policy}/run.json",
+    log:
+        "<logs>/rank/{policy}.log",
+    benchmark:
+        "<benchmarks>/rank/{policy}.tsv"
+    conda:
+        "../../envs/agent.yaml"
+    threads: WORKFLOW.resources("rank").threads
+    resources:
+        mem_mb=WORKFLOW.resources("rank").mem_mb,
+        runtime=WORKFLOW.resources("rank").runtime,
+        disk_mb=WORKFLOW.resources("rank").disk_mb,
+        gpu=WORKFLOW.resources("rank").gpu,
+    params:
+        probe=subpath(input.probe, parent=True),
+        folder=subpath(output.manifest, parent=True),
+    shell:
+        "python -m headroom.measure.rank"
+        " --config {input.config} --checkpoint {input.checkpoint} --reference {input.reference}"
+        " --probe {params.probe} --output {params.folder} 2>&1 | tee {log}"
+
+
+rule graft:
+    """Parameter groups moved between a run and the policy it started from, both ways, beside random controls."""
+    input:
+        config="<config>/graft/{run}.json",
+        trained="<results>/grpo/{run}/manifest.json",
+        checkpoint=ancient("<results>/grpo/{run}/checkpoint"),
+        started=expand(
+            "<results>/sft/{init}/manifest.json",
+            init=lookup(dpath="{run}", within=WORKFLOW.init_of),
+        ),
+        reference=ancient(
+            expand(
+                "<results>/sft/{init}/checkpoint",
+                init=lookup(dpath="{run}", within=WORKFLOW.init_of),
+            )
+        ),
+        task_sets="<results>/select/task_sets.json",
+        sources=closure.sources("measure.graft"),
+        environment="envs/agent.yaml",
+    output:
+        episodes="<results>/graft/{run}/episodes.parquet",
+        grafts="<results>/graft/{run}/grafts.csv",
+        interactions="<results>/graft/{run}/interactions.csv",
+        manifest="<results>/graft/{run}/manifest.json",
+        record="<results>/graft/{run}/run.json",
+    log:
+        "<logs>/graft/{run}.log",
+    benchmark:
+        "<benchmarks>/graft/{run}.tsv"
+    conda:
+        "../../envs/agent.yaml"
+    threads: WORKFLOW.resources("graft").threads
+    resources:
+        mem_mb=WORKFLOW.resources("graft").mem_mb,
+        runtime=WORKFLOW.resources("graft").runtime,
+        disk_mb=WORKFLOW.resources("graft").disk_mb,
+        gpu=WORKFLOW.resources("graft").gpu,
+    params:
+        folder=subpath(output.manifest, parent=True),
+    shell:
+        "python -m headroom.measure.graft"
+        " --config {input.config} --sft {input.reference} --rl {input.checkpoint} --task-sets {input.task_sets}"
+        " --output {params.folder} 2>&1 | tee {log}"
