@@ -1,7 +1,7 @@
 """The manifest of a result directory: every file with its sha256 and size, and nothing that varies between equal runs.
 
 Downstream rules depend on ``manifest.json``: it is small, so Snakemake compares it by content, and it changes if and
-only if a result file changes. What differs between equal runs is not in it: the two records themselves (``manifest.json``,
+only if a result file changes. What differs between equal runs is not in it: the two records (``manifest.json``,
 ``run.json``) and the seconds that a training took (``timing.parquet``).
 """
 
