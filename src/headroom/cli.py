@@ -76,6 +76,28 @@ def reading(
 
 
 @app.command()
+def graft(
+    base: Annotated[Path, typer.Argument(help="The checkpoint folder that gives everything that is not grafted.")],
+    donor: Annotated[Path, typer.Argument(help="The checkpoint or LoRA adapter folder that gives the groups.")],
+    output: Annotated[Path, typer.Argument(help="New folder for the result.")],
+    groups: Annotated[str, typer.Option(help="Parameter groups with commas between them: attention,mlp.")],
+    bands: Annotated[int, typer.Option(min=1, help="Number of depth bands that groups may name.")] = 3,
+    control: Annotated[
+        int | None, typer.Option(min=0, help="Write this draw of the random control of equal size instead.")
+    ] = None,
+) -> None:
+    """Parameter groups of one checkpoint in another, written tensor by tensor."""
+    from headroom.measure.graft_build import build
+
+    names = [name.strip() for name in groups.split(",") if name.strip()]
+    try:
+        made = build(base, donor, names, output, bands=bands, control_draw=control)
+    except ValueError as error:
+        raise SystemExit(f"headroom: {error}") from error
+    typer.echo(json.dumps(made, sort_keys=True))
+
+
+@app.command()
 def runs(scale: Scale = "") -> None:
     """The run table of a scale, and what became of each run: every attempt, killed and failed ones included."""
     from headroom.config.resolve import ConfigError, load_runs, load_study

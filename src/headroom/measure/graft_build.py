@@ -69,6 +69,8 @@ def build(
     Raises:
         ValueError: one line that names the file and the tensor; nothing is written.
     """
+    if not names:
+        raise ValueError("no parameter group is named: a graft needs at least one")
     if is_adapter(donor) and not is_adapter(base):
         if control_draw is not None:
             raise ValueError(f"{donor}: a control needs two full checkpoints; merge a copy of the adapter first")
