@@ -22,9 +22,9 @@ SEEDS = range(5)
 TASKS = (
     "choose-list", "click-button", "click-checkboxes", "click-checkboxes-large", "click-checkboxes-soft",
     "click-collapsible-2", "click-dialog", "click-dialog-2", "click-link", "click-option", "click-tab",
-    "click-tab-2-hard", "click-test", "click-test-2", "enter-password", "enter-text", "enter-text-2", "find-word", "form-sequence-2", "login-user",
-    "multi-orderings", "navigate-tree", "odd-or-even", "read-table", "search-engine", "simple-algebra",
-    "simple-arithmetic", "social-media-some", "unicode-test",
+    "click-tab-2-hard", "click-test", "click-test-2", "enter-password", "enter-text", "enter-text-2", "find-word",
+    "form-sequence-2", "login-user", "multi-orderings", "navigate-tree", "odd-or-even", "read-table", "search-engine",
+    "simple-algebra", "simple-arithmetic", "social-media-some", "unicode-test",
 )  # fmt: skip
 # Pages that animate: ours move a simulated clock, theirs have to wait.
 WAITS = {"click-collapsible-2": 600.0, "navigate-tree": 300.0}
