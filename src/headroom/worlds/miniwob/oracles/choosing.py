@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, field
 
 from headroom.worlds.base import Action, Element
-from headroom.worlds.miniwob.oracles.page import NotOnPageError, Page, check_then, click, fill, select
+from headroom.worlds.miniwob.oracles.page import Page, check_then, click, fill, select
 
 MONTHS = (
     "January", "February", "March", "April", "May", "June",
@@ -91,12 +92,12 @@ def spinner(page: Page) -> Action:
 def calendar_date(page: Page) -> Action:
     """choose-date and its variants: open the calendar, page to the month, take the day, Submit."""
     month, day, year = (int(part) for part in page.asked(r"(\d+)/(\d+)/(\d+)"))
-    field = page.first("textbox")
-    if field.value == f"{month:02d}/{day:02d}/{year}":
+    date = page.first("textbox")
+    if date.value == f"{month:02d}/{day:02d}/{year}":
         return click(page.first("button", name="Submit"))
     title = re.search(rf"({'|'.join(MONTHS)}) ?(\d{{4}})", " ".join(element.name for element in page.elements))
     if title is None:
-        return click(field)
+        return click(date)
     distance = 12 * (year - int(title[2])) + month - 1 - MONTHS.index(title[1])
     if distance:
         return click(page.first(name="Next" if distance > 0 else "Prev"))
@@ -106,17 +107,17 @@ def calendar_date(page: Page) -> Action:
 def autocomplete(page: Page) -> Action:
     """use-autocomplete: type the beginning, take a suggestion with the right end, Submit."""
     start, end = (*page.quoted(), "")[:2]
-    field = page.first("textbox", "combobox", "searchbox")
+    entry = page.first("textbox", "combobox", "searchbox")
 
     def fits(name: str) -> bool:
         return name.startswith(start) and name.endswith(end)
 
-    if len(field.value) > len(start) and fits(field.value):
+    if len(entry.value) > len(start) and fits(entry.value):
         return click(page.first("button", name="Submit"))
     for suggestion in page.all("option", "menuitem"):
         if fits(suggestion.name):
             return click(suggestion)
-    return fill(field, start)
+    return fill(entry, start)
 
 
 def odd_or_even(page: Page) -> Action:
@@ -129,30 +130,41 @@ def odd_or_even(page: Page) -> Action:
     return click(page.first("button", name="Submit"))
 
 
+@dataclass
+class _Dish:
+    """What the page shows of a dish: its kinds (icons), how many are ordered, the button that adds one."""
+
+    name: str
+    kinds: set[str] = field(default_factory=set)
+    ordered: int = 0
+    plus: Element | None = None
+
+
 def food(page: Page) -> Action:
-    """order-food: two dishes by name, or some number of dishes of one kind; + adds one of the dish before it."""
-    plus: dict[str, Element] = {}
-    ordered: dict[str, int] = {}
-    kinds: dict[str, set[str]] = {}
-    dish = ""
-    for element in page.elements:
-        if element.name == "+":
-            plus[dish] = element
-        elif element.role == "img":
-            kinds[dish].add(element.name)
-        elif element.role == "text" and re.fullmatch(r"\d+", element.name):
-            ordered[dish] = int(element.name)
-        elif element.role == "text":
-            dish = element.name
-            kinds[dish] = set()
-    order = page.first("button", name="Order!")
+    """order-food: two dishes by name, or some number of dishes of one kind (of the first such dish), then Order!."""
+    dishes = _menu(page)
     if match := re.search(r"Order (\d) items that are (\S+)", page.utterance):
-        dish = next(name for name in plus if match[2] in kinds[name])
-        return click(order if ordered.get(dish, 0) == int(match[1]) else plus[dish])
-    (names,) = page.asked(r"one of each item: (.*)")
-    for name in re.split(r",\s+", names.strip()):
-        if not ordered.get(name):
-            if name not in plus:
-                raise NotOnPageError(name)
-            return click(plus[name])
-    return click(order)
+        suitable = [dish.name for dish in dishes if match[2] in dish.kinds][:1]
+        wanted = dict.fromkeys(suitable, int(match[1]))
+    else:
+        (names,) = page.asked(r"one of each item: (.*)")
+        wanted = dict.fromkeys(re.split(r",\s+", names.strip()), 1)
+    for dish in dishes:
+        if dish.ordered < wanted.get(dish.name, 0) and dish.plus is not None:
+            return click(dish.plus)
+    return click(page.first("button", name="Order!"))
+
+
+def _menu(page: Page) -> list[_Dish]:
+    """The dishes in page order: a name, its icons, -, the number ordered (when there is one), +."""
+    dishes: list[_Dish] = []
+    for element in page.elements:
+        if element.role == "text" and not re.fullmatch(r"\d+", element.name):
+            dishes.append(_Dish(element.name))
+        elif dishes and element.role == "img":
+            dishes[-1].kinds.add(element.name)
+        elif dishes and element.role == "text":
+            dishes[-1].ordered = int(element.name)
+        elif dishes and element.name == "+":
+            dishes[-1].plus = element
+    return dishes

@@ -68,10 +68,11 @@ def nth_word(page: Page) -> Action:
 def copied_text(page: Page) -> Action:
     """copy-paste, copy-paste-2: the text of the (1st, 2nd, 3rd) text area into the field that was empty at first."""
     match = re.search(r"(\d)(?:st|nd|rd) text area", page.utterance)
-    filled = [bool(field.value) for field in page.observations[0].elements if field.role == "textbox"]
-    areas = [field for field, is_area in zip(page.all("textbox"), filled, strict=True) if is_area]
-    target = next(field for field, is_area in zip(page.all("textbox"), filled, strict=True) if not is_area)
-    return fill_then([(target, areas[int(match[1]) - 1 if match else 0].value)], page.first("button"))
+    at_first = [element.value for element in page.observations[0].elements if element.role == "textbox"]
+    areas = [place for place, value in enumerate(at_first, 1) if value]
+    targets = [place for place, value in enumerate(at_first, 1) if not value]
+    source = page.nth(areas[int(match[1]) - 1 if match else 0], "textbox")
+    return fill_then([(page.nth(targets[0], "textbox"), source.value)], page.first("button"))
 
 
 def arithmetic(page: Page) -> Action:
