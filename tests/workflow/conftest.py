@@ -30,11 +30,12 @@ argv = sys.orig_argv
 if "-m" in argv and argv[argv.index("-m") + 1].startswith("headroom."):
     output = Path(argv[argv.index("--output") + 1])
     files = ["manifest.json", "run.json", *os.environ["STAND_IN_FILES"].split()]
-    if output.suffix == ".csv":
-        targets = [output, output.parent.parent / "records" / f"{output.stem}.data.run.json"]
-        targets += [output.parent.parent / "captions" / f"{output.stem}.txt"]
-    elif output.suffix:
-        targets = [output, output.with_suffix(".png"), output.parent / "records" / f"{output.stem}.draw.run.json"]
+    if output.suffix:
+        folder = output.parent.parent if output.parent.name == "data" else output.parent
+        kind = "data" if output.parent.name == "data" else "draw"
+        targets = [output, folder / "records" / f"{output.stem}.{kind}.run.json"]
+        if kind == "draw":
+            targets += [output.with_suffix(".png"), folder / "captions" / f"{output.stem}.txt"]
     else:
         targets = [output / name for name in files]
     for target in targets:
@@ -50,12 +51,12 @@ class Study:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def snakemake(self, *options: str, scale: str = "smoke") -> subprocess.CompletedProcess[str]:
+    def snakemake(self, *options: str, scale: str = "smoke", tier: str = "scratch") -> subprocess.CompletedProcess[str]:
         """Run the real snakemake on the copy."""
         names = set(re.findall(r'"<results>/[^"]*?([\w.-]+\.(?:parquet|csv|json|txt))"', self._rules()))
         folders = {f"{name}/file" for name in re.findall(r'directory\("<results>/[^"]*?([\w-]+)"\)', self._rules())}
         return subprocess.run(
-            [sys.executable, "-m", "snakemake", "--cores", "2", *options, "--config", f"scale={scale}"],
+            [sys.executable, "-m", "snakemake", "--cores", "2", *options, "--config", f"scale={scale}", f"tier={tier}"],
             cwd=self.folder,
             capture_output=True,
             text=True,

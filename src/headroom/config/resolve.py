@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +29,7 @@ from headroom.config.jobs import (
     dump_job,
 )
 from headroom.config.mechanism import Chosen, chosen, mechanism_jobs
-from headroom.config.models import EvaluationPlan, Grpo, Run, Settings, Strict, Study
+from headroom.config.models import EvaluationPlan, Grpo, PretrainedModel, Run, Settings, Strict, Study
 from headroom.files import write_text
 
 RUNS_TABLE = "workflow/data/runs.tsv"
@@ -129,6 +130,8 @@ def load_study(project: Path, scale: str) -> Study:
     """Check the numbers of one scale, names of tasks and of families included."""
     name = scale_file(scale)
     study = _check(Study, load_yaml(project / name, name), name, "see workflow/schemas/study.schema.json")
+    if isinstance(study.model, PretrainedModel):
+        _known_model(name, study.model, project)
     if SUPERVISED not in study.sft:
         raise ConfigError(f"{name}: sft: has no entry {SUPERVISED!r}; add the supervised policy under that name")
     _known(name, "tasks.candidates", study.tasks.candidates, _all_tasks(), "task of MiniWoB++")
@@ -140,6 +143,20 @@ def load_study(project: Path, scale: str) -> Study:
     if taken := sorted(_FROM_THE_TABLE & study.grpo.keys()):
         raise ConfigError(f"{name}: grpo.{taken[0]}: is a column of {RUNS_TABLE}; set it there")
     return study
+
+
+def _known_model(where: str, model: PretrainedModel, project: Path) -> None:
+    """A folder that is there, or a hub name with the exact commit: a name alone means another model tomorrow."""
+    named, revision = model.name_or_path, model.revision
+    if (project / named).is_dir():
+        if not (project / named / "config.json").is_file():
+            raise ConfigError(f"{where}: model.name_or_path: {named} holds no config.json; give a checkpoint folder")
+    elif not re.fullmatch(r"[\w.-]+/[\w.-]+", named) or named.startswith("."):
+        raise ConfigError(f"{where}: model.name_or_path: there is no folder {named}; correct the path")
+    elif not re.fullmatch(r"[0-9a-f]{40}", revision or ""):
+        raise ConfigError(
+            f"{where}: model.revision: {named} is no folder and not pinned; give the full commit hash of the hub"
+        )
 
 
 def _all_tasks() -> tuple[str, ...]:

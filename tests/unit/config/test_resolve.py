@@ -56,6 +56,8 @@ def fault(project: Path, **config: object) -> str:
 
 @pytest.mark.parametrize("scale", SCALES)
 def test_every_scale_resolves_into_files_that_their_stages_can_read(project: Path, scale: str) -> None:
+    if yaml.safe_load((project / f"workflow/scales/{scale}.yaml").read_text())["model"]["kind"] == "pretrained":
+        edit(project, scale, model__revision="0" * 40)
     resolved = resolve.resolve({"scale": scale}, project)
     resolve.write(resolved, project)
     folder = project / f"results/{scale}/config"
@@ -156,6 +158,30 @@ def test_a_wrong_setting_of_a_scale_is_one_line_with_file_key_and_remedy(
     message = fault(project)
     for word in words:
         assert word in message
+
+
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        ({"name_or_path": "Qwen/Qwen3-0.6B"}, ["model.revision", "full commit hash"]),
+        ({"name_or_path": "Qwen/Qwen3-0.6B", "revision": "main"}, ["model.revision", "full commit hash"]),
+        ({"name_or_path": "./checkpoints/mine"}, ["model.name_or_path", "no folder ./checkpoints/mine"]),
+        ({"name_or_path": "/a/b/c"}, ["model.name_or_path", "no folder /a/b/c"]),
+        ({"name_or_path": "workflow/scales"}, ["holds no config.json"]),
+    ],
+)
+def test_a_missing_checkpoint_or_an_unpinned_model_is_refused(project: Path, model: dict, words: list[str]) -> None:
+    edit(project, model={"kind": "pretrained", **model})
+    message = fault(project)
+    for word in words:
+        assert word in message
+
+
+def test_a_checkpoint_folder_of_ones_own_needs_no_revision(project: Path) -> None:
+    (project / "mine").mkdir()
+    (project / "mine/config.json").write_text("{}")
+    edit(project, model={"kind": "pretrained", "name_or_path": "mine"})
+    assert resolve.resolve({"scale": "tiny"}, project).runs
 
 
 def test_an_unknown_task_gets_a_suggestion(project: Path) -> None:
