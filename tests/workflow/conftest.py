@@ -8,18 +8,13 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-
-PROJECT = Path(__file__).parents[2]
-
-COPIED = ("Snakefile", "config.yaml", "src", "workflow", "envs", "requirements", "pyproject.toml")
 
 STAND_IN = '''
 """Stand-in for the stages: writes whatever a stage could write, then ends."""
@@ -95,20 +90,8 @@ class Study:
             os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
 
 
-def copy_project(folder: Path) -> Path:
-    """Copy the files that the workflow reads."""
-    for name in COPIED:
-        source, target = PROJECT / name, folder / name
-        if source.is_dir():
-            shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
-        else:
-            folder.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(source, target)
-    return folder
-
-
 @pytest.fixture(scope="session")
-def study(tmp_path_factory: pytest.TempPathFactory) -> Study:
+def study(tmp_path_factory: pytest.TempPathFactory, copy_project: Callable[[Path], Path]) -> Study:
     """The smoke study, finished by stand-ins."""
     folder = copy_project(tmp_path_factory.mktemp("workflow") / "a project")
     (folder / "src" / "sitecustomize.py").write_text(STAND_IN)

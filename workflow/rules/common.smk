@@ -3,8 +3,6 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(workflow.basedir, "src")))
 
-from snakemake.exceptions import WorkflowError
-
 from headroom.config import resolve as configuration
 from headroom.config.workflow import PRELUDE, load, options
 from headroom.provenance import closure
@@ -14,7 +12,7 @@ shell.prefix(PRELUDE)
 try:
     WORKFLOW = load(config, Path(workflow.basedir))
 except configuration.ConfigError as error:
-    raise WorkflowError(str(error)) from None
+    sys.exit(f"headroom: {error}")
 
 
 pathvars:
