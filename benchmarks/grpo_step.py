@@ -73,12 +73,13 @@ def trl_update(turns: list[Turn], advantage: torch.Tensor, folder: Path) -> Call
     """One update of TRL's ``dapo`` loss, which is our token mean."""
     from datasets import Dataset
     from tokenizers import Tokenizer, models, pre_tokenizers
-    from transformers import PreTrainedTokenizerFast
+    from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
     from trl import GRPOConfig, GRPOTrainer
 
     words = Tokenizer(models.WordLevel({f"w{i}": i for i in range(VOCABULARY)}, unk_token="w2"))
     words.pre_tokenizer = pre_tokenizers.Whitespace()
-    model = fresh_model()
+    fresh_model().save_pretrained(str(folder / "start"))
+    model = AutoModelForCausalLM.from_pretrained(folder / "start").eval()
     trainer = GRPOTrainer(
         model=model,
         reward_funcs=lambda completions, **_: [0.0] * len(completions),

@@ -15,6 +15,7 @@ ARCHITECTURES = ("llama", "qwen2", "qwen3")
 """``model_type`` of the configurations whose decoder layers ``headroom.policy.forward`` can run."""
 
 WEIGHTS = "model.safetensors"
+GENERATION = "generation_config.json"
 INDEX = "model.safetensors.index.json"
 PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 _LONGEST_HEADER = 100_000_000  # bytes; the limit of the safetensors library
@@ -32,7 +33,7 @@ def check_checkpoint(folder: Path) -> dict[str, Any]:
         raise ValueError(f"{folder}: no such checkpoint folder; give a folder with config.json and {WEIGHTS}")
     config = _config(folder)
     shapes: dict[str, tuple[int, ...]] = {}
-    for path in _weights(folder):
+    for path in weight_files(folder):
         shapes |= tensor_shapes(path)
     rows = next((shape[0] for name, shape in shapes.items() if name.endswith("embed_tokens.weight")), None)
     if rows is not None and rows != config.get("vocab_size"):
@@ -69,7 +70,12 @@ def _config(folder: Path) -> dict[str, Any]:
     return config
 
 
-def _weights(folder: Path) -> list[Path]:
+def weight_files(folder: Path) -> list[Path]:
+    """The safetensors files of a checkpoint folder, one or several.
+
+    Raises:
+        ValueError: there is none, or the index names one that is missing.
+    """
     index = folder / INDEX
     if (folder / WEIGHTS).is_file():
         return [folder / WEIGHTS]

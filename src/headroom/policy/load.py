@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-import transformers
 
 from headroom.agent.codec import Codec, load_codec
 from headroom.config.models import PretrainedModel
+from headroom.policy.decoder import known, read_decoder
 from headroom.policy.files import check_checkpoint
 
 Dtype = Literal["float32", "bfloat16"]
@@ -43,7 +43,7 @@ def load_policy(source: Path | PretrainedModel, dtype: Dtype | None = None, *, d
     else:
         folder = source
     config = check_checkpoint(folder)
-    codec = load_codec(folder, context=context)
+    codec = load_codec(folder, context=context or config.get("max_position_embeddings"))
     rows = int(config["vocab_size"])
     highest = max(codec.size - 1, codec.pad_id, *codec.end_ids)
     if highest >= rows:
@@ -51,10 +51,46 @@ def load_policy(source: Path | PretrainedModel, dtype: Dtype | None = None, *, d
             f"{folder}: the tokenizer has id {highest}, the model only {rows} tokens; "
             "the files belong to two different checkpoints"
         )
+    width = getattr(torch, dtype or "float32")
+    model: Any = read_decoder(folder, config, width) if known(config) else _read_with_library(folder, width)
+    model.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    return Policy(model.eval(), codec, folder)
+
+
+def save_policy(model: Any, codec: Codec, folder: Path) -> None:
+    """Write a checkpoint folder whole or not at all; equal weights and codec give equal bytes.
+
+    An older folder of that name is replaced.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    part = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}.", suffix=".part"))
     try:
-        model, report = _quiet_transformers().AutoModelForCausalLM.from_pretrained(
+        model.save_pretrained(str(part))
+        codec.save(part)
+        for path in sorted(part.rglob("*")):
+            if path.is_file():
+                path.chmod(0o644)
+                with path.open("rb+") as stream:
+                    os.fsync(stream.fileno())
+        part.chmod(0o755)
+        if folder.exists():
+            shutil.rmtree(folder)
+        part.replace(folder)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+
+
+def _read_with_library(folder: Path, dtype: torch.dtype) -> Any:
+    """The library's own class, for what :mod:`headroom.policy.decoder` does not know; imported only then."""
+    import transformers
+
+    library: Any = transformers
+    library.utils.logging.disable_progress_bar()
+    library.utils.logging.set_verbosity_error()
+    try:
+        model, report = library.AutoModelForCausalLM.from_pretrained(
             str(folder),
-            dtype=getattr(torch, dtype or "float32"),
+            dtype=dtype,
             attn_implementation="sdpa",
             use_safetensors=True,
             trust_remote_code=False,
@@ -73,40 +109,7 @@ def load_policy(source: Path | PretrainedModel, dtype: Dtype | None = None, *, d
             f"{folder / 'config.json'}: {len(wrong)} weights are missing or of another shape ({wrong[0]} ...); "
             "the files belong to two different checkpoints"
         )
-    model.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-    return Policy(model.eval(), codec, folder)
-
-
-def save_policy(model: Any, codec: Codec, folder: Path) -> None:
-    """Write a checkpoint folder whole or not at all; equal weights and codec give equal bytes.
-
-    An older folder of that name is replaced.
-    """
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    _quiet_transformers()
-    part = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}.", suffix=".part"))
-    try:
-        model.save_pretrained(str(part))
-        codec.save(part)
-        for path in sorted(part.rglob("*")):
-            if path.is_file():
-                path.chmod(0o644)
-                with path.open("rb+") as stream:
-                    os.fsync(stream.fileno())
-        part.chmod(0o755)
-        if folder.exists():
-            shutil.rmtree(folder)
-        part.replace(folder)
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
-
-
-def _quiet_transformers() -> Any:
-    """The library without progress bars and loading reports (and without its types, which mypy cannot follow)."""
-    library: Any = transformers
-    library.utils.logging.disable_progress_bar()
-    library.utils.logging.set_verbosity_error()
-    return library
+    return model
 
 
 def _released(model: PretrainedModel) -> Path:

@@ -1,8 +1,9 @@
 import pytest
 import torch
-from transformers import AutoModelForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM
 
 from headroom.config.models import TinyModel
+from headroom.policy.forward import body_and_head, encode_prefixes, extend
 from headroom.policy.tiny import tiny_config, tiny_model
 
 SMALL = TinyModel(width=16, layers=2, heads=2, key_value_heads=1, head_width=8, feed_forward=24)
@@ -29,10 +30,28 @@ def test_the_global_random_state_is_neither_read_nor_moved():
 
 def test_the_settings_reach_the_configuration():
     config = tiny_config(SMALL, vocabulary=20, pad_id=0, end_ids=(1, 4))
-    assert (config.hidden_size, config.num_hidden_layers, config.head_dim, config.vocab_size) == (16, 2, 8, 20)
-    assert config.rope_parameters["rope_theta"] == 1000.0
-    assert config.eos_token_id == [1, 4]
-    assert config.tie_word_embeddings
+    names = ("hidden_size", "num_hidden_layers", "head_dim", "vocab_size", "tie_word_embeddings")
+    assert [config[name] for name in names] == [16, 2, 8, 20, True]
+    assert config["rope_parameters"]["rope_theta"] == 1000.0
+    assert config["eos_token_id"] == [1, 4]
+
+
+def test_the_start_is_the_one_of_the_library():
+    """Matrices normal with its deviation, the embedding's padding row included; norms 1."""
+    for name, parameter in make(model=SMALL.model_copy(update={"width": 128})).named_parameters():
+        if parameter.ndim > 1:
+            assert float(parameter.detach().std()) == pytest.approx(0.02, rel=0.15), name
+            assert abs(float(parameter.detach().mean())) < 0.002
+        else:
+            assert torch.equal(parameter, torch.ones_like(parameter))
+
+
+def test_the_configuration_says_to_the_library_what_it_says_to_us(tmp_path):
+    model = make()
+    model.save_pretrained(str(tmp_path))
+    config = AutoConfig.from_pretrained(tmp_path).to_dict()
+    for key, value in model.config.items():
+        assert config[key] == value, key
 
 
 def test_tied_embeddings_are_one_parameter():
@@ -42,12 +61,16 @@ def test_tied_embeddings_are_one_parameter():
     assert "lm_head.weight" in untied
 
 
-def test_the_saved_folder_loads_in_the_plain_library_with_the_same_weights(tmp_path):
+def test_the_saved_folder_loads_in_the_plain_library_with_the_same_logits(tmp_path):
     model = make()
-    model.save_pretrained(tmp_path)
-    loaded = AutoModelForCausalLM.from_pretrained(tmp_path).state_dict()
-    assert loaded.keys() == model.state_dict().keys()
-    assert all(torch.equal(loaded[name], value) for name, value in model.state_dict().items())
+    model.save_pretrained(str(tmp_path))
+    loaded = AutoModelForCausalLM.from_pretrained(tmp_path).eval()
+    assert type(loaded).__name__ == "Qwen3ForCausalLM"
+    ids = torch.arange(2, 14)
+    with torch.no_grad():
+        body, head = body_and_head(model)
+        hidden = extend(body, ids[None, 5:], encode_prefixes(body, [ids[:5]]), torch.tensor([0]))
+        torch.testing.assert_close(head(hidden), loaded(input_ids=ids[None]).logits[:, 5:])
 
 
 @pytest.mark.parametrize("ids", [{"pad_id": 20}, {"pad_id": -1}, {"end_ids": (1, 20)}, {"end_ids": ()}])

@@ -53,7 +53,7 @@ def gradient(
 def test_it_learns_the_fake_world(tmp_path: Path) -> None:
     _, run = run_toy(toy_job(steps=60, pages_per_step=8, group_size=8), tmp_path)
     first, last = (np.mean([row["success"] for row in rows]) for rows in (run.rows[:5], run.rows[-5:]))
-    assert first < 0.6
+    assert first < 0.7
     assert last > 0.8
     assert run.ending == "finished"
 
@@ -209,6 +209,43 @@ def test_the_members_of_a_group_meet_one_page_and_do_not_all_act_alike() -> None
     groups = collect(FakeButtonsWorld(), policy, sampler, toy_job(group_size=16), TASKS, POOL, 0, PhaseSeconds())
     assert all(len({episode.turns[0].prompt_ids.tobytes() for episode in group.episodes}) == 1 for group in groups)
     assert all(len({episode.turns[0].action_text for episode in group.episodes}) > 1 for group in groups)
+
+
+def test_every_turn_is_trained_with_the_advantage_of_its_own_episode(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: dict[str, Any] = {}
+
+    def remember_groups(*arguments: Any) -> Any:
+        seen["groups"] = collect(*arguments)
+        return seen["groups"]
+
+    def remember_update(*arguments: Any) -> Any:
+        seen["turns"], seen["advantage"] = arguments[3], arguments[4].tolist()
+        return update(*arguments)
+
+    monkeypatch.setattr("headroom.train.grpo.collect", remember_groups)
+    monkeypatch.setattr("headroom.train.grpo.update", remember_update)
+    pages = step_pages(TASKS, POOL, seed=0, step=0, count=4)
+    run_toy(toy_job(1), tmp_path, world=FakeButtonsWorld(broken=pages[1:2]))
+    expected = []
+    for group in seen["groups"]:
+        won = [episode.success for episode in group.episodes]
+        for episode in group.episodes if (group.task, group.seed) != pages[1] else ():
+            expected += [(id(turn), episode.success - np.mean(won)) for turn in episode.turns]
+    assert [id(turn) for turn in seen["turns"]] == [turn for turn, _ in expected]
+    assert seen["advantage"] == pytest.approx([value for _, value in expected])
+    assert len({round(value, 6) for value in seen["advantage"]}) > 2
+
+
+def test_a_page_that_comes_again_is_not_sampled_alike_again() -> None:
+    policy, job = toy_policy(), toy_job(pages_per_step=1, group_size=16)
+    sampler = TorchSampler(policy.model, policy.codec.end_ids)
+    actions = []
+    for step in (0, 1):
+        (group,) = collect(FakeButtonsWorld(), policy, sampler, job, TASKS[:1], POOL[:1], step, PhaseSeconds())
+        actions.append([episode.turns[0].action_text for episode in group.episodes])
+    assert actions[0] != actions[1]
 
 
 # What is reported

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from transformers import AutoModelForCausalLM
 
 from headroom.agent.codec import SlotCodec
 from headroom.config.jobs import SftJob, dump_job
@@ -131,15 +132,17 @@ def test_the_microbatch_split_does_not_change_the_gradient(monkeypatch, budget):
         torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-7)
 
 
-def test_the_loss_is_that_of_the_library_with_labels_on_the_action_alone():
+def test_the_loss_is_that_of_the_library_with_labels_on_the_action_alone(tmp_path):
     model, examples = start()
     loss, tokens = sft._backward(model, examples[:5])
+    model.save_pretrained(str(tmp_path))
+    library = AutoModelForCausalLM.from_pretrained(tmp_path)
     total = 0.0
     for example in examples[:5]:
         ids = torch.tensor(np.concatenate((example.prompt_ids, example.action_ids)).astype(np.int64))[None]
         labels = ids.clone()
         labels[0, : len(example.prompt_ids)] = -100  # the library's "not trained"
-        total += model(input_ids=ids, labels=labels).loss.item() * len(example.action_ids)
+        total += library(input_ids=ids, labels=labels).loss.item() * len(example.action_ids)
     assert loss == pytest.approx(total / tokens, rel=1e-5)
 
 
