@@ -112,12 +112,11 @@ def autocomplete(page: Page) -> Action:
     def fits(name: str) -> bool:
         return name.startswith(start) and name.endswith(end)
 
-    if len(entry.value) > len(start) and fits(entry.value):
+    suggestions = [suggestion for suggestion in page.all("option", "menuitem") if fits(suggestion.name)]
+    # What was typed is only a beginning while a suggestion is open that could complete it.
+    if fits(entry.value) and (entry.value != start or end or not suggestions):
         return click(page.first("button", name="Submit"))
-    for suggestion in page.all("option", "menuitem"):
-        if fits(suggestion.name):
-            return click(suggestion)
-    return fill(entry, start)
+    return click(suggestions[0]) if suggestions else fill(entry, start)
 
 
 def odd_or_even(page: Page) -> Action:

@@ -71,7 +71,10 @@ def expand_then_submit(page: Page) -> Action:
 
 
 def best_ticket(page: Page) -> Action:
-    """buy-ticket: four offers, each a duration ("7h 5m") and a button ("Book for $512")."""
+    """buy-ticket: four offers, each a duration ("7h 5m") and a button ("Book for $512").
+
+    Durations are shown to the minute and compared to the millisecond: on one page in 150 two look the same.
+    """
     (superlative,) = page.asked(r"the (cheapest|shortest|longest|most expensive)")
     books = [element for element in page.elements if element.name.startswith("Book for $")]
     durations = [match for element in page.elements if (match := re.fullmatch(r"(\d+)h (\d+)m", element.name))]
