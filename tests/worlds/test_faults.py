@@ -125,7 +125,7 @@ def test_closing_ends_all_processes_and_removes_the_profile() -> None:
     world = MiniWob()
     world.reset("click-test", 1)
     processes = world.browser_processes()
-    profile = Path(world._browser._profile)  # type: ignore[union-attr]
+    profile = Path(world._pool._browser._profile)  # type: ignore[union-attr]
     assert profile.exists()
     world.close()
     world.close()

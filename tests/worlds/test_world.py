@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from headroom.config.models import WorldSettings
 from headroom.worlds.base import Action, History, Observation, Outcome, World
-from headroom.worlds.miniwob import world as world_module
+from headroom.worlds.miniwob import pool as pool_module
 from headroom.worlds.miniwob.tasks import EXCLUDED, TASKS
 from headroom.worlds.miniwob.world import MiniWob
 
@@ -79,7 +79,7 @@ def on_fresh_pages(
 ) -> dict[History, Observation]:
     """Reference: the page is loaded for every single question."""
     with patch.context() as patched, MiniWob(WorldSettings(memo_megabytes=0)) as world:
-        patched.setattr(world_module, "RELOAD", frozenset(TASKS))
+        patched.setattr(pool_module, "RELOAD", frozenset(TASKS))
         return wander(world, tasks, seeds, turns)
 
 

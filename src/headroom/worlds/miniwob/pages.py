@@ -14,7 +14,7 @@ from headroom.worlds.base import Element, History, Observation, Outcome
 from headroom.worlds.miniwob.browser import HEIGHT, WIDTH, Browser, BrowserError, RefusedCallError
 from headroom.worlds.miniwob.tasks import REBUILD
 
-SCRIPTS = ("clock.js", "observe.js", "act.js", "rebuild.js", "run.js")
+SCRIPTS = ("clock.js", "names.js", "observe.js", "hand.js", "keys.js", "act.js", "rebuild.js", "run.js")
 RECYCLE_EPISODES = 1000  # a page that has played this many is loaded anew, so that nothing can pile up in it
 GRACE = 1.25  # of the page's own limit; a later answer is a hang of the browser
 

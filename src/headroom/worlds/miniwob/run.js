@@ -50,8 +50,10 @@ const preparePage = async () => {
 // What comes after the page's onload, whether by a load or by a rebuild.
 const settle = async () => {
   window.core.EPISODE_MAX_TIME = ENDLESS_MS;
-  window.core.countdownTimer = () => undefined;
-  window.core.clearTimer = () => undefined;
+  // The clock and the score beside the task: no agent sees them, and drawing them costs more than many a step.
+  for (const name of ["countdownTimer", "clearTimer", "updateDisplay", "reloadDisplay", "canvasClear", "canvasDrawClick"]) {
+    window.core[name] = () => undefined;
+  }
   if (window.jQuery?.fx) window.jQuery.fx.interval = FRAME_MS;
   H.tick(SETTLE_MS);
   await microtasks();
