@@ -7,7 +7,9 @@ With S, R and G the success of the supervised policy, of the trained one and of 
 
 NaN when the run did no damage. Its interval resamples tasks, numerator and denominator together; it is NaN when more
 than one resample in twenty has no damage to divide by. ``difference_to_control`` is a graft minus the mean of its
-random controls, page by page: a group matters if that excludes zero, whatever its difference to the endpoints.
+random controls, page by page: a group matters if that excludes zero, whatever its difference to the endpoints. A
+control of a group that holds a share s of the parameters coincides with the group itself on about that share, so it is
+a strict null for a small group and hardly one for a union of nearly everything: ``parameter_share`` says which.
 Interaction of a pair a, b: (G_ab - B) - (G_a - B) - (G_b - B) with B the base of the direction.
 
 Broken tasks are those whose success fell by at least a declared amount, by the very pages that are reported; the
@@ -25,6 +27,7 @@ import pandas as pd
 from headroom.config.models import Graft, Statistics
 from headroom.measure import episodes
 from headroom.measure.graft_plan import DIRECTIONS, Planned
+from headroom.measure.groups import COMPONENTS
 from headroom.measure.hidden import episode_weights
 from headroom.measure.intervals import task_interval
 from headroom.measure.statistics import clusters, mcnemar_exact
@@ -58,6 +61,11 @@ def graft_table(frame: pd.DataFrame, planned: Sequence[Planned], settings: Graft
     broken = by_task.index[by_task["sft"] - by_task["rl"] >= settings.broken_drop - 1e-12]
     on_broken = np.isin(tasks, broken)
     sft, rl = success["sft"].to_numpy(), success["rl"].to_numpy()
+    # The components of one direction are a partition, so they add up to the model.
+    components = [
+        g for g in planned if g.kind == "group" and g.direction == DIRECTIONS[0] and g.groups[0] in COMPONENTS
+    ]
+    total = max(1, sum(graft.parameters for graft in components))
     rows = []
     for graft in planned:
         own = success[graft.name].to_numpy()
@@ -68,6 +76,7 @@ def graft_table(frame: pd.DataFrame, planned: Sequence[Planned], settings: Graft
             "kind": graft.kind,
             "draw": graft.draw,
             "parameters": graft.parameters,
+            "parameter_share": graft.parameters / total,
             "delta_norm": graft.delta_norm,
             "scale": graft.scale,
             "pages": len(own),

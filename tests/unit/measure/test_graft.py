@@ -120,6 +120,8 @@ def test_shares_controls_and_broken_tasks_tell_the_story_of_a_known_dissociation
         assert 0 < low < high
         assert np.isnan(table.loc[f"{direction}/embedding", "difference_to_control"])
     assert (table["broken_tasks"] == 4).all()
+    shares = table.loc[[f"necessity/{name}" for name in ("embedding", "attention", "mlp", "norms")], "parameter_share"]
+    assert shares.sum() == pytest.approx(1)
     assert table.loc["rl", "broken_success"] == pytest.approx(0.2)
     assert table.loc["necessity/attention+mlp", "broken_success"] == pytest.approx(1.0)
     assert table.loc["sft", "difference_to_sft"] == 0
