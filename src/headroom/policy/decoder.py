@@ -2,7 +2,7 @@
 
 Why not the library's class: importing its model code takes about two seconds of CPU time, more than evaluating a
 tiny policy, and the study starts some eighty jobs. A folder written here loads in ``AutoModelForCausalLM`` with equal
-logits, and the reverse (held by tests). What this class does not know (scaled RoPE, sliding windows, dropout, adapters)
+logits, and the reverse (held by tests). What this class does not know (scaled RoPE, another activation, dropout)
 ``headroom.policy.load`` leaves to the library.
 
 Architecture: pre-norm blocks with RMSNorm (arXiv 1910.07467), rotary positions (2104.09864), grouped-query attention

@@ -14,9 +14,6 @@ from headroom.config.models import TinyModel
 from headroom.policy.decoder import Decoder, architecture
 from headroom.seeds import derive
 
-INITIAL_DEVIATION = 0.02
-"""Standard deviation of the initial matrices, the library's default for Qwen3."""
-
 
 def tiny_config(model: TinyModel, *, vocabulary: int, pad_id: int, end_ids: tuple[int, ...]) -> dict[str, Any]:
     """The content of ``config.json`` of a tiny model.
@@ -39,7 +36,7 @@ def tiny_config(model: TinyModel, *, vocabulary: int, pad_id: int, end_ids: tupl
         "head_dim": model.head_width,
         "hidden_act": "silu",
         "hidden_size": model.width,
-        "initializer_range": INITIAL_DEVIATION,
+        "initializer_range": model.initial_std,
         "intermediate_size": model.feed_forward,
         "max_position_embeddings": model.context,
         "model_type": "qwen3",
@@ -60,7 +57,7 @@ def tiny_config(model: TinyModel, *, vocabulary: int, pad_id: int, end_ids: tupl
 def tiny_model(model: TinyModel, *, vocabulary: int, pad_id: int, end_ids: tuple[int, ...], seed: int) -> Decoder:
     """A freshly initialised float32 model; equal arguments give equal weights, whatever the global random state.
 
-    Matrices are normal with deviation ``INITIAL_DEVIATION``, norms are 1.
+    Matrices are normal with deviation ``model.initial_std``, norms are 1.
     """
     config = tiny_config(model, vocabulary=vocabulary, pad_id=pad_id, end_ids=end_ids)
     decoder = Decoder(config, {"eos_token_id": _one_or_all(end_ids), "pad_token_id": pad_id})
@@ -68,7 +65,7 @@ def tiny_model(model: TinyModel, *, vocabulary: int, pad_id: int, end_ids: tuple
     with torch.no_grad():
         for parameter in decoder.parameters():
             if parameter.ndim > 1:
-                parameter.normal_(0.0, INITIAL_DEVIATION, generator=generator)
+                parameter.normal_(0.0, model.initial_std, generator=generator)
             else:
                 parameter.fill_(1.0)
     return decoder

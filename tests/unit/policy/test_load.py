@@ -10,6 +10,7 @@ from headroom.agent.codec import SlotCodec
 from headroom.agent.tokenizer import Turn
 from headroom.config.models import PretrainedModel, TinyModel
 from headroom.policy.load import load_policy, save_policy
+from headroom.policy.sampler import TorchSampler
 from headroom.policy.tiny import tiny_model
 
 PROMPT = 'goal: Click Ok.\npage:\nbutton "Ok"\nhistory:\naction:'
@@ -145,3 +146,27 @@ def test_a_tokenizer_of_another_checkpoint_is_refused(folder):
 def test_a_checkpoint_without_its_tokenizer_is_refused(folder):
     (folder / "tokenizer.json").unlink()
     assert "tokenizer.json" in refused(folder)
+
+
+YARN = {"rope_type": "yarn", "rope_theta": 1000.0, "factor": 2.0, "original_max_position_embeddings": 64}
+
+
+def test_scaled_positions_are_left_to_the_library_and_still_sample(saved, folder):
+    plain = load_policy(saved)
+    edit_config(folder, rope_parameters=YARN)
+    scaled = load_policy(folder)
+    assert type(plain.model).__name__ == "Decoder"
+    assert type(scaled.model).__name__ == "Qwen3ForCausalLM"
+    ids = scaled.codec.encode_prompt(PROMPT).ids
+    one = TorchSampler(scaled.model, scaled.codec.end_ids).generate(
+        [ids], temperature=0.0, seeds=[0], max_new_tokens=4
+    )[0]
+    sequence = torch.tensor([*ids.tolist(), *one.ids.tolist()])[None]
+    logits = scaled.model(input_ids=sequence).logits[0, len(ids) - 1 : -1]
+    assert logits.argmax(-1).tolist() == one.ids.tolist()
+
+
+@pytest.mark.parametrize("changes", [{"intermediate_size": 25}, {"num_hidden_layers": 3}])
+def test_the_library_does_not_fill_what_is_missing_either(folder, changes):
+    edit_config(folder, rope_parameters=YARN, **changes)
+    assert "two different checkpoints" in refused(folder)
