@@ -5,9 +5,10 @@ The episodes are picked by rule. Of the pages sorted by (task, page seed), and t
 * degrade and collapse: the first page that the reference solved and the run failed;
 * headroom: the first page that the reference failed and the run solved.
 
-A frame shows the page before an action, the target of the action in a box and the action below; the last frame shows
-the end. Long episodes keep their first frames and the last two. The text of a replay is exact, its pixels are not
-promised to repeat.
+A frame shows the page before an action, the target of the action in a box and the action below. An episode that ran
+out of turns has one frame more, the page where it was left; one that the page ended has not, for its last page is the
+harness's curtain. The last frame says how it ended. Long episodes keep their first frames and the last two. The text
+of a replay is exact, its pixels are not promised to repeat.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol
 import pandas as pd
 import typer
 
+from headroom.agent.episode import Ending
 from headroom.agent.grammar import parse
 from headroom.config.jobs import FilmstripJob, load_job
 from headroom.files import atomic, write_json
@@ -28,7 +30,7 @@ from headroom.measure import episodes
 from headroom.worlds.base import Action, Element, History
 
 if TYPE_CHECKING:
-    from PIL import Image
+    from PIL import Image, ImageDraw
 
 REGIMES = {"degrade": "lost", "collapse": "lost", "headroom": "gained"}
 FRAMES = 6
@@ -53,13 +55,15 @@ class Camera(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One frame: ``turn`` counts from 0, ``action`` is empty on the last; ``box`` is the target's, if it is there."""
+    """One frame: ``turn`` counts from 0; ``action`` is empty where the episode was left; ``box`` is the target's, if it
+    is there; ``verdict`` is "solved" or "failed" on the last frame, else empty."""
 
     file: str
     turn: int
     action: str
     outcome: str
     box: Box | None
+    verdict: str
 
 
 def pick(reference: pd.DataFrame, policy: pd.DataFrame, what: str) -> tuple[str, int] | None:
@@ -80,29 +84,39 @@ def pick(reference: pd.DataFrame, policy: pd.DataFrame, what: str) -> tuple[str,
 
 
 def film(
-    world: Camera, task: str, seed: int, actions: Sequence[str], outcomes: Sequence[str], success: bool, folder: Path
+    world: Camera,
+    task: str,
+    seed: int,
+    actions: Sequence[str],
+    outcomes: Sequence[str],
+    *,
+    ended: bool,
+    success: bool,
+    folder: Path,
 ) -> list[Frame]:
-    """Replay an episode and write its frames, ``00.png`` and so on, into ``folder``."""
+    """Replay an episode and write its frames, ``00.png`` and so on, into ``folder``; ``ended`` by the page itself."""
     parsed = [parse(text) for text in actions]
+    turns = kept_turns(len(actions) if ended else len(actions) + 1)
     frames = []
-    for turn in kept_turns(len(actions)):
+    for turn in turns:
         history = History(task, seed, tuple(parsed[:turn]))
-        last = turn == len(actions)
-        box = None if last else target_box(parsed[turn], world.boxes(history))
-        text = ("solved" if success else "failed") if last else actions[turn]
-        outcome = "" if last else outcomes[turn]
-        picture = draw(world.screenshot(history), f"{turn + 1}. {text}" if not last else text, outcome, box)
+        left = turn == len(actions)
+        text, outcome = ("", "") if left else (actions[turn], outcomes[turn])
+        box = None if left else target_box(parsed[turn], world.boxes(history))
+        verdict = ("solved" if success else "failed") if turn == turns[-1] else ""
+        caption = "out of turns" if left else f"{turn + 1}. {text}"
+        picture = draw(world.screenshot(history), caption, outcome, box, verdict)
         name = f"{turn:02d}.png"
         with atomic(folder / name) as part:
             picture.save(part, format="PNG")
-        frames.append(Frame(f"{folder.name}/{name}", turn, "" if last else text, outcome, box))
+        frames.append(Frame(f"{folder.name}/{name}", turn, text, outcome, box, verdict))
     return frames
 
 
-def kept_turns(actions: int) -> list[int]:
-    """Which of the points 0 .. ``actions`` are shown: all if they are few, else the first ones and the last two."""
-    points = list(range(actions + 1))
-    return points if len(points) <= FRAMES else points[: FRAMES - 2] + points[-2:]
+def kept_turns(points: int) -> list[int]:
+    """Which of ``points`` points are shown: all if they are few, else the first ones and the last two."""
+    every = list(range(points))
+    return every if points <= FRAMES else every[: FRAMES - 2] + every[-2:]
 
 
 def target_box(action: Action, boxes: Sequence[tuple[Element, float, float, float, float]]) -> Box | None:
@@ -115,8 +129,8 @@ def target_box(action: Action, boxes: Sequence[tuple[Element, float, float, floa
     return None
 
 
-def draw(png: bytes, text: str, outcome: str, box: Box | None) -> Image.Image:
-    """A screenshot enlarged, with the target's box and a caption; a miss is blue instead of orange."""
+def draw(png: bytes, text: str, outcome: str, box: Box | None, verdict: str = "") -> Image.Image:
+    """A screenshot enlarged, with the target's box, a caption and a verdict; a miss is blue instead of orange."""
     from PIL import Image, ImageDraw, ImageFont
 
     with Image.open(io.BytesIO(png)) as image:
@@ -136,11 +150,19 @@ def draw(png: bytes, text: str, outcome: str, box: Box | None) -> Image.Image:
     lines = [*wrapped(text, font, width - 16)[:2]]
     for number, line in enumerate(lines):
         pen.text((8, height + 6 + 26 * number), line, fill=_INK, font=font)
-    if not arrived:
-        said = f" {outcome} "
-        pen.rectangle((width - pen.textlength(said, font), height - 28, width, height), fill=_MISS)
-        pen.text((width - pen.textlength(said, font), height - 27), said, fill=_PAPER, font=font)
+    _badge(pen, "" if arrived else outcome, _MISS, width, height, font)
+    _badge(pen, verdict, _INK, width, height + CAPTION_HEIGHT, font)
     return picture
+
+
+def _badge(
+    pen: ImageDraw.ImageDraw, text: str, colour: tuple[int, int, int], right: int, bottom: int, font: Any
+) -> None:
+    """A label in a corner; nothing for an empty text."""
+    if text:
+        left = right - pen.textlength(text, font) - 12
+        pen.rectangle((left, bottom - 28, right, bottom), fill=colour)
+        pen.text((left + 6, bottom - 27), text, fill=_PAPER, font=font)
 
 
 def wrapped(text: str, font: Any, width: float) -> list[str]:
@@ -180,8 +202,9 @@ def strip_of(
             *page,
             [str(action) for action in episode["actions"]],
             [str(outcome) for outcome in episode["outcomes"]],
-            bool(episode["success"]),
-            folder,
+            ended=episode["ending"] == str(Ending.DONE),
+            success=bool(episode["success"]),
+            folder=folder,
         )
         strips[role] = {
             "policy": name,

@@ -23,7 +23,7 @@ def table(policy, successes):
                 "mode": "greedy",
                 "sample": 0,
                 "success": success,
-                "ending": "done",
+                "ending": "done" if success else "horizon",
                 "actions": ['click button "Ok"'] * 2,
                 "outcomes": ["ok", "unknown target"],
             }
@@ -49,9 +49,9 @@ def test_no_page_qualifies_when_the_policies_agree():
 
 
 def test_long_episodes_keep_their_start_and_their_end():
-    assert filmstrip.kept_turns(2) == [0, 1, 2]
-    assert filmstrip.kept_turns(10) == [0, 1, 2, 3, 9, 10]
-    assert all(filmstrip.kept_turns(n)[-1] == n for n in range(20))
+    assert filmstrip.kept_turns(3) == [0, 1, 2]
+    assert filmstrip.kept_turns(11) == [0, 1, 2, 3, 9, 10]
+    assert all(filmstrip.kept_turns(n)[-1] == n - 1 for n in range(1, 20))
 
 
 def test_the_target_is_the_named_element_and_its_occurrence_decides():
@@ -74,10 +74,13 @@ class Camera:
 def test_a_strip_shows_both_policies_and_names_what_it_shows(tmp_path):
     said = filmstrip.strip_of(Camera(), {"sft": REFERENCE, "rl": RUN}, "sft", "rl", "degrade", tmp_path)
     assert json.loads(json.dumps(said))["page"] == {"task": "a", "seed": 9}
-    for role, success in (("reference", True), ("run", False)):
+    # the page ended the reference's episode; the run's was left where it stood
+    for role, success, turns in (("reference", True, [0, 1]), ("run", False, [0, 1, 2])):
         strip = said["strips"][role]
         assert strip["success"] is success
-        assert [frame["turn"] for frame in strip["frames"]] == [0, 1, 2]
+        assert [frame["turn"] for frame in strip["frames"]] == turns
+        verdicts = [frame["verdict"] for frame in strip["frames"]]
+        assert verdicts == [""] * (len(turns) - 1) + ["solved" if success else "failed"]
         for frame in strip["frames"]:
             with Image.open(tmp_path / frame["file"]) as image:
                 assert image.size == (480, 630 + filmstrip.CAPTION_HEIGHT)
