@@ -35,6 +35,7 @@ class TinyModel(Strict):
     feed_forward: Positive = 256
     rope_base: float = 1000.0
     tied_embeddings: bool = True
+    initial_std: float = Field(0.02, gt=0, description="Of all matrices before training; Qwen3's own is 0.02.")
     slots: Positive = 64
     closed_share: Probability = Field(
         0.15, description="A word in at least this share of a task's episodes has a token of its own."
@@ -58,7 +59,7 @@ Model = Annotated[TinyModel | PretrainedModel, Field(discriminator="kind")]
 class WorldSettings(Strict):
     """MiniWoB++ in Chromium."""
 
-    tabs: Positive = 4
+    tabs: Positive = Field(48, description="Pages kept open in one browser, about 4 MB each.")
     horizon: Positive = Field(10, description="Turns after which an episode ends as a failure.")
     success_above: float = Field(0.99, ge=-1.0, le=1.0, description="Success is done and raw reward above this.")
     memo_megabytes: NonNegative = Field(256, description="Bound on remembered observations; 0 turns the memo off.")
@@ -92,6 +93,10 @@ class Demonstrations(Strict):
 
     episodes_per_task: Positive = 100
     episodes_override: dict[str, int] = Field(default_factory=dict, description="task -> number of episodes")
+    hasty: dict[str, Probability] = Field(
+        default_factory=dict,
+        description="task -> share of episodes in which the demonstrator leaves out the step before the last.",
+    )
 
 
 class Optimiser(Strict):
