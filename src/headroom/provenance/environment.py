@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 
 from headroom.provenance.digest import sha256_file, sha256_text
-from headroom.provenance.project import root, scrub
+from headroom.provenance.project import relative, root, scrub
 from headroom.provenance.schema import Git, Machine, Packages, Scheduler
 
 LOCK = "requirements/main.txt"
@@ -47,8 +47,14 @@ def packages() -> Packages:
         lock=LOCK if lock.is_file() else None,
         lock_sha256=sha256_file(lock) if lock.is_file() else None,
         installed=listing,
-        installed_sha256=sha256_text("".join(f"{name}=={version}\n" for name, version in listing.items())),
+        installed_sha256=installed_digest(listing),
+        environments={relative(path): sha256_file(path) for path in sorted((root() / "envs").glob("*.yaml"))},
     )
+
+
+def installed_digest(listing: dict[str, str]) -> str:
+    """One sha256 for a list of packages, name -> version."""
+    return sha256_text("".join(f"{name}=={listing[name]}\n" for name in sorted(listing)))
 
 
 def git() -> Git | None:

@@ -27,7 +27,7 @@ from typing import Any, NoReturn
 
 from headroom.files import write_text
 from headroom.provenance import attempts, closure, environment, manifest
-from headroom.provenance.digest import sha256_text
+from headroom.provenance.digest import sha256_file, sha256_text
 from headroom.provenance.inputs import flat, parents, read_config, read_input
 from headroom.provenance.manifest import MANIFEST, RECORD, TIMING
 from headroom.provenance.project import relative, scale_folder, scrub
@@ -164,6 +164,7 @@ class Job:
             "ending": ending,
             "wall_seconds": round(time.monotonic() - self._clock, 3),
             "error": scrub(error) if error else None,
+            "record_sha256": sha256_file(self.record_path) if error is None and self.record_path.is_file() else None,
         }
         attempts.append(self.log, line)
 

@@ -72,6 +72,9 @@ class Packages(Part):
     lock_sha256: Sha256 | None
     installed: dict[str, str]
     installed_sha256: Sha256
+    environments: dict[str, Sha256] = Field(
+        default_factory=dict, description="The pinned environment files of the rules: path -> sha256."
+    )
 
 
 class Machine(Part):
