@@ -19,6 +19,7 @@ rule contrast:
         environment="envs/analysis.yaml",
     output:
         contrasts="<results>/contrast/contrasts.csv",
+        init_contrasts="<results>/contrast/init_contrasts.csv",
         replication="<results>/contrast/replication.csv",
         task_contrasts="<results>/contrast/task_contrasts.csv",
         manifest="<results>/contrast/manifest.json",

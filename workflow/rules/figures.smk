@@ -1,7 +1,9 @@
 # What a figure may read: the name in workflow/data/figures.tsv, column tables -> the files.
 TABLES = {
     "contrasts": "<results>/contrast/contrasts.csv",
+    "init_contrasts": "<results>/contrast/init_contrasts.csv",
     "replication": "<results>/contrast/replication.csv",
+    "statistics": "<config>/contrast.json",
     "task_contrasts": "<results>/contrast/task_contrasts.csv",
     "tasks": "<results>/select/tasks.csv",
     "reading": "<results>/reading/reading.csv",

@@ -70,5 +70,7 @@ def _checked(data: Data, paths: dict[str, object]) -> pd.DataFrame:
         return data(**paths)
     except OSError as error:
         raise SystemExit(f"{error.filename}: cannot be read ({error.strerror}); run the rule that makes it") from error
-    except KeyError as error:
-        raise SystemExit(f"{', '.join(map(str, paths.values()))}: lacks the column {error}") from error
+    except (KeyError, ValueError) as error:  # a column, or a table that is none
+        what = f"lacks the column {error}" if isinstance(error, KeyError) else str(error).splitlines()[0]
+        names = [str(path) for value in paths.values() for path in (value if isinstance(value, list) else [value])]
+        raise SystemExit(f"{', '.join(names[:4])}: {what}; run the rule that makes it") from error

@@ -1,21 +1,25 @@
 """The gate: difference in greedy success to the supervised policy by learning rate, on the mastered tasks.
 
-One point a run of the grid and its replication; the interval is the paired one of ``contrasts.csv``.
+One point a run of the grid and its replication; the interval is the paired one of ``contrasts.csv``, and the band
+holds the differences that the study declared equivalent to none before it ran.
 The mean over the training seeds that share a setting is not drawn here (see the figure ``replication``).
 """
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
+from headroom.config.jobs import ContrastJob, load_job
 from headroom.present.command import figure_command
-from headroom.present.style import MARKERS, PAGE, PALETTE, zero_line
+from headroom.present.style import MARKERS, PAGE, PALETTE, empty, margin_band, spans, zero_line
+from headroom.present.tables import records
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 COLUMNS = [
@@ -25,6 +29,7 @@ COLUMNS = [
     "learning_rate_level",
     "learning_rate",
     "kl_beta",
+    "clip_low",
     "clip_high",
     "group_size",
     "seed",
@@ -43,8 +48,8 @@ COLUMNS = [
 """What ``data`` keeps of ``contrasts.csv``: greedy, mastered, runs from the supervised policy on the mastered set."""
 
 
-def data(contrasts: Path) -> pd.DataFrame:
-    """The grid's and the replication's runs, one row a run."""
+def data(contrasts: Path, statistics: Path) -> pd.DataFrame:
+    """The grid's, the replication's and the collapse family's runs, one row a run, and the equivalence margin."""
     table = pd.read_csv(contrasts)
     kept = table[
         (table["mode"] == "greedy")
@@ -53,7 +58,9 @@ def data(contrasts: Path) -> pd.DataFrame:
         & table["family"].isin(["grid", "replication", "collapse"])
         & (table["init"] == "sft")
     ]
-    return kept[COLUMNS].sort_values(["learning_rate", "kl_beta", "seed", "policy"]).reset_index(drop=True)
+    margin = load_job(statistics, ContrastJob).statistics.equivalence_margin
+    kept = kept[COLUMNS].sort_values(["learning_rate", "kl_beta", "seed", "policy"]).reset_index(drop=True)
+    return kept.assign(equivalence_margin=margin)
 
 
 def draw(table: pd.DataFrame) -> tuple[Figure, str]:
@@ -61,45 +68,56 @@ def draw(table: pd.DataFrame) -> tuple[Figure, str]:
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(figsize=(PAGE * 0.75, 3.0))
+    if table.empty:
+        empty(axes, "no run of the grid at this scale")
+        return figure, "No run of the grid was made at this scale."
+    margin = 100 * float(table["equivalence_margin"].iloc[0])
+    margin_band(axes, margin)
     zero_line(axes)
-    levels = sorted(table["learning_rate"].unique())
+    rates = sorted(table["learning_rate"].unique())
     betas = sorted(table["kl_beta"].unique())
-    for place, rate in enumerate(levels):
+    for place, rate in enumerate(rates):
         runs = table[table["learning_rate"] == rate].reset_index(drop=True)
         offsets = np.linspace(-0.33, 0.33, len(runs)) if len(runs) > 1 else np.zeros(1)
-        for run, offset in zip(runs.itertuples(), offsets, strict=True):
-            style = betas.index(run.kl_beta)
-            low, high = 100 * (run.difference - run.ci_low), 100 * (run.ci_high - run.difference)
-            axes.errorbar(
-                place + offset,
-                100 * run.difference,
-                yerr=[[max(low, 0.0)], [max(high, 0.0)]],
-                fmt=MARKERS[style],
-                color=PALETTE[style],
-                markerfacecolor=PALETTE[style] if run.seed == 0 else "white",
-                elinewidth=0.9,
-                capsize=1.5,
-            )
-    for style, beta in enumerate(betas):
-        axes.plot([], [], MARKERS[style], color=PALETTE[style], label=f"KL weight {beta:g}")
-    axes.plot([], [], "o", color="black", markerfacecolor="white", label="another training seed")
-    axes.set_xticks(range(len(levels)), [f"{rate:g}" for rate in levels])
+        for run, offset in zip(records(runs), offsets, strict=True):
+            _point(axes, place + offset, run, betas.index(run.kl_beta))
+    _legend(axes, table, betas)
+    names = [table.loc[table["learning_rate"] == rate, "learning_rate_level"].iloc[0] for rate in rates]
+    axes.set_xticks(range(len(rates)), [f"{rate:g}\n{name}" for rate, name in zip(rates, names, strict=True)])
+    axes.set_xlim(-0.5, len(rates) - 0.5)
     axes.set_xlabel("learning rate (constant)")
     axes.set_ylabel("greedy success minus SFT\n(percentage points)")
-    axes.legend(loc="lower left")
     axes.set_title("GRPO on mastered tasks: the learning-rate gate")
-    if table.empty:
-        return figure, "No run of the grid was made at this scale."
     first = table.iloc[0]
     caption = (
         f"Greedy success of {len(table)} GRPO runs minus that of the supervised policy they start from "
         f"({100 * first.reference_success:.1f}%), on the same {int(first.pairs)} pages of {int(first.tasks)} mastered "
-        "tasks. "
-        "Bars: paired 95% intervals, bootstrap over tasks (clusters), for one trained policy each; "
-        "filled: training seed 0. Runs beside one another share a learning rate and differ in KL weight, clipping "
-        "or seed."
+        "tasks. Bars: paired 95% intervals, bootstrap over tasks (clusters), for one trained policy each. Grey band: "
+        f"differences declared equivalent to none beforehand (within {margin:g} points). Runs beside one another "
+        "share a learning rate and differ in KL weight, clipping or seed."
     )
     return figure, caption
+
+
+def _point(axes: Axes, place: float, run: Any, style: int) -> None:
+    arms = spans([100 * run.difference], [100 * run.ci_low], [100 * run.ci_high])
+    symmetric = run.clip_low == run.clip_high
+    axes.errorbar(
+        place, 100 * run.difference, yerr=arms, fmt=MARKERS[style], color=PALETTE[style], elinewidth=0.9, capsize=1.5,
+        markerfacecolor=PALETTE[style] if run.seed == 0 else "white", markerfacecoloralt="white",
+        fillstyle="left" if symmetric else "full",
+    )  # fmt: skip
+
+
+def _legend(axes: Axes, table: pd.DataFrame, betas: list[float]) -> None:
+    for style, beta in enumerate(betas):
+        axes.plot([], [], MARKERS[style], color=PALETTE[style], label=f"KL weight {beta:g}")
+    if (table["seed"] != 0).any():
+        axes.plot([], [], "o", color="black", markerfacecolor="white", label="open: another training seed")
+    if (table["clip_low"] == table["clip_high"]).any():
+        label = "half: symmetric clipping"
+        axes.plot([], [], "o", color="black", fillstyle="left", markerfacecoloralt="white", label=label)
+    axes.legend(loc="best")
 
 
 if __name__ == "__main__":

@@ -40,6 +40,13 @@ PALETTE = (BLUE, ORANGE, GREEN, RED, PURPLE, SKY, BLACK)
 MARKERS = ("o", "s", "D", "^", "v", "P", "X")
 GREY = "#666666"
 
+LEVELS = {"lowest": BLUE, "low": GREEN, "middle": ORANGE, "high": RED}
+"""Learning-rate level -> colour, the same in every figure."""
+LEVEL_LINES = {"lowest": ":", "low": "-.", "middle": "--", "high": "-"}
+LEVEL_MARKERS = {"lowest": "o", "low": "s", "middle": "D", "high": "^"}
+REGIMES = {"supervised": BLACK, "low": GREEN, "degrade": ORANGE, "collapse": RED, "headroom": PURPLE}
+"""Regime of the mechanism -> colour; a regime has the colour of its learning-rate level."""
+
 SCALE_LABELS = {
     "smoke": "smoke scale: checks the machinery, not evidence",
     "tiny": "tiny scale: 0.2 M-parameter model, mechanism reproduction",
@@ -87,6 +94,25 @@ def scale_of(path: Path) -> str:
         if part == "figures" and parts[i + 1] in SCALE_LABELS:
             return parts[i + 1]
     return ""
+
+
+def spans(value: Any, low: Any, high: Any) -> Any:
+    """Lengths of the two arms of error bars, float64 (2, N), from centres and bounds (N,).
+
+    An interval that does not hold its own centre (a rounding, a bootstrap of few tasks) has an arm of length 0;
+    a missing bound draws nothing.
+    """
+    import numpy as np
+
+    centre = np.asarray(value, dtype=np.float64)
+    arms = np.stack([centre - np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64) - centre])
+    return np.nan_to_num(np.clip(arms, 0.0, None))
+
+
+def margin_band(axes: Axes, margin: float, *, horizontal: bool = True) -> None:
+    """Shade the differences that count as equivalent: +- ``margin`` in the units of the axis."""
+    if margin == margin:
+        (axes.axhspan if horizontal else axes.axvspan)(-margin, margin, color="#E8E8E8", linewidth=0, zorder=-1)
 
 
 def zero_line(axes: Axes, *, horizontal: bool = True) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from headroom.present.command import figure_command
-from headroom.present.style import BLUE, GREEN, ORANGE, PAGE, RED, empty
+from headroom.present.style import LEVEL_LINES, LEVELS, PAGE, empty
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -21,12 +21,12 @@ PANELS = {
     "success": "sampled success",
     "entropy": "entropy (nats a token)",
     "invalid_share": "invalid actions (share)",
-    "live_groups": "live groups (share)",
-    "weight_change": "weight change (relative)",
     "turns_mean": "turns an episode",
+    "live_groups": "live groups (share)",
+    "kl": "KL to SFT (nats a token)",
+    "gradient_norm": "gradient norm",
+    "weight_change": "weight change",
 }
-LEVELS = {"lowest": BLUE, "low": GREEN, "middle": ORANGE, "high": RED}
-LINES = {"lowest": ":", "low": "-.", "middle": "--", "high": "-"}
 
 
 def data(steps: list[Path], runs: Path) -> pd.DataFrame:
@@ -56,7 +56,7 @@ def draw(table: pd.DataFrame) -> tuple[Figure, str]:
     """One panel a diagnostic, one thin line a run, the median of a learning rate thick."""
     import matplotlib.pyplot as plt
 
-    figure, grid = plt.subplots(2, 3, figsize=(PAGE, 3.6), sharex=True)
+    figure, grid = plt.subplots(2, 4, figsize=(PAGE, 3.6), sharex=True)
     levels = [level for level in LEVELS if (table["learning_rate_level"] == level).any()]
     for axes, (column, label) in zip(grid.flat, PANELS.items(), strict=True):
         if table[column].notna().sum() == 0:
@@ -67,21 +67,25 @@ def draw(table: pd.DataFrame) -> tuple[Figure, str]:
             for _, run in part.groupby("run", sort=True):
                 axes.plot(run["step"], run[column], color=LEVELS[level], linewidth=0.5, alpha=0.35)
             middle = part.groupby("step")[column].median()
-            axes.plot(middle.index, middle, color=LEVELS[level], linestyle=LINES[level], linewidth=1.6, label=level)
+            axes.plot(
+                middle.index, middle, color=LEVELS[level], linestyle=LEVEL_LINES[level], linewidth=1.6, label=level
+            )
         axes.set_title(label)
         if column in ("success", "invalid_share", "live_groups"):
             axes.set_ylim(-0.03, 1.03)
     for axes in grid[-1]:
         axes.set_xlabel("GRPO step")
-    if levels:
-        handles, labels = grid.flat[0].get_legend_handles_labels()
-        figure.legend(handles, labels, title="learning rate", loc="outside right center")
+    drawn = next((axes for axes in grid.flat if axes.get_legend_handles_labels()[0]), None)
+    if drawn is not None:
+        figure.legend(*drawn.get_legend_handles_labels(), title="learning rate", loc="outside upper center", ncols=4)
     runs = table["run"].nunique()
     caption = (
         f"Training of {runs} GRPO runs on the mastered tasks, from the supervised policy. Thin: a run; thick: the "
         "median over the runs of a learning rate (of every KL weight, clipping and seed). No interval is drawn: each "
-        "thin line is one run, and a step holds only the pages of that step. Weight change is the norm of the movement "
-        "over the norm of the initial weights."
+        "thin line is one run, and a step holds only the pages of that step. Live groups hold a success and a failure; "
+        "all others teach nothing. KL is measured where it has a weight. Weight change: norm of the movement over "
+        "the norm of the initial weights. A warning of collapse is entropy falling and episodes running into the turn "
+        "limit together; entropy alone gives false alarms."
     )
     return figure, caption
 

@@ -1,0 +1,136 @@
+"""Grafts in both directions with their random controls: what each parameter group brings along, and what it repairs.
+
+Left, sufficiency: a group of the trained policy in the supervised one; the colour is the change against the
+supervised policy. Right, necessity: a group of the supervised policy in the trained one; the change against the
+trained policy. Below a group that has controls stands the mean of random edits of equal size and norm.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from headroom.present.command import figure_command
+from headroom.present.style import GREY, PAGE, empty
+from headroom.present.tables import records
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.image import AxesImage
+
+ENDS = {"sufficiency": "sft", "necessity": "rl"}
+TITLES = {
+    "sufficiency": "trained group in the supervised policy\n(does it bring the damage along?)",
+    "necessity": "supervised group in the trained policy\n(does it repair the damage?)",
+}
+COLUMNS = [
+    *("regime", "policy", "direction", "groups", "kind", "draws", "pages", "tasks", "success", "change", "ci_low"),
+    *("ci_high", "share", "share_ci_low", "share_ci_high", "difference_to_control", "control_ci_low"),
+    *("control_ci_high", "sft_success", "rl_success", "broken_tasks", "broken_success"),
+]
+
+
+def data(grafts: Path) -> pd.DataFrame:
+    """One row a run, direction and union of groups; ``change`` is against the policy that received the graft.
+
+    ``kind`` is group, pair or control; a control's row is the mean of its draws, its interval the draws' range.
+    """
+    table = pd.read_csv(grafts)
+    if table.empty:
+        return pd.DataFrame(columns=COLUMNS)
+    ends = table[table["kind"] == "endpoint"].pivot(index="policy", columns="graft", values="success")
+    parts = []
+    for direction, end in ENDS.items():
+        own = table[(table["direction"] == direction) & (table["kind"] != "endpoint")].copy()
+        own["change"] = own[f"difference_to_{end}"]
+        own["ci_low"], own["ci_high"], own["draws"] = own[f"{end}_ci_low"], own[f"{end}_ci_high"], 1
+        controls = own[own["kind"] == "control"]
+        means = []
+        for _, draws in controls.groupby(["policy", "groups"], sort=False):
+            row = draws.iloc[0].copy()
+            row[["success", "change", "broken_success"]] = draws[["success", "change", "broken_success"]].mean()
+            row["ci_low"], row["ci_high"] = draws["change"].min(), draws["change"].max()
+            row["draws"], row["share"], row["share_ci_low"], row["share_ci_high"] = len(draws), np.nan, np.nan, np.nan
+            means.append(row)
+        parts += [own[own["kind"] != "control"], pd.DataFrame(means, columns=own.columns)]
+    rows = pd.concat([part for part in parts if len(part)], ignore_index=True)
+    rows["sft_success"], rows["rl_success"] = rows["policy"].map(ends["sft"]), rows["policy"].map(ends["rl"])
+    return rows[COLUMNS]
+
+
+def draw(table: pd.DataFrame) -> tuple[Figure, str]:
+    """A heat map a direction: groups down, runs across, change of success in points; bold beats its controls."""
+    import matplotlib.pyplot as plt
+
+    keys = list(dict.fromkeys(zip(table["groups"], table["kind"] == "control", strict=True)))
+    keys.sort(key=lambda key: _order(table, *key))
+    figure, panels = plt.subplots(1, 2, figsize=(PAGE, 1.5 + 0.22 * max(len(keys), 4)), sharey=True)
+    if table.empty:
+        for axes in panels:
+            empty(axes, "no run was grafted at this scale")
+        return figure, "No run was grafted at this scale."
+    runs = list(dict.fromkeys(zip(table["regime"], table["policy"], strict=True)))
+    bound = max(float(np.nanmax(np.abs(table["change"]))), 0.05)
+    for axes, direction in zip(panels, ENDS, strict=True):
+        image = _panel(axes, table[table["direction"] == direction], keys, runs, 100 * bound)
+        axes.set_title(TITLES[direction])
+    labels = [f"random, size of {groups}" if control else groups.replace("+", " + ") for groups, control in keys]
+    panels[0].set_yticks(range(len(keys)), labels)
+    for label, (_, control) in zip(panels[0].get_yticklabels(), keys, strict=True):
+        label.set_color(GREY if control else "black")
+    bar = figure.colorbar(image, ax=panels, shrink=0.7, aspect=28, pad=0.01)
+    bar.set_label("change of success (points)")
+    return figure, _caption(table, runs)
+
+
+def _order(table: pd.DataFrame, groups: str, control: bool) -> tuple[int, int]:
+    """Place of a row: groups as the plan has them, each followed by its control."""
+    first = list(dict.fromkeys(table.loc[table["kind"] != "control", "groups"]))
+    return (first.index(groups) if groups in first else len(first), int(control))
+
+
+def _panel(
+    axes: Axes, table: pd.DataFrame, keys: list[tuple[str, bool]], runs: list[tuple[str, str]], bound: float
+) -> AxesImage:
+    values = np.full((len(keys), len(runs)), np.nan)
+    for row in records(table):
+        place = (keys.index((row.groups, row.kind == "control")), runs.index((row.regime, row.policy)))
+        values[place] = 100 * row.change
+        beats = row.kind != "control" and (row.control_ci_low > 0 or row.control_ci_high < 0)
+        sure = row.kind != "control" and (row.ci_low > 0 or row.ci_high < 0)
+        dark = abs(values[place]) > 0.6 * bound
+        axes.text(
+            place[1], place[0], f"{values[place]:+.0f}" + ("*" if sure else ""), ha="center", va="center", fontsize=6.5,
+            weight="bold" if beats else "normal", color="white" if dark else "black",
+        )  # fmt: skip
+    image = axes.imshow(values, cmap="PuOr", vmin=-bound, vmax=bound, aspect="auto")
+    axes.set_xticks(range(len(runs)), [f"{regime}\n{run}" for regime, run in runs], fontsize=6)
+    axes.tick_params(length=0)
+    for control in (place for place, (_, is_control) in enumerate(keys) if is_control):
+        axes.axhspan(control - 0.5, control + 0.5, fill=False, hatch="....", edgecolor="#DDDDDD", linewidth=0)
+    return image
+
+
+def _caption(table: pd.DataFrame, runs: list[tuple[str, str]]) -> str:
+    first = table.iloc[0]
+    ends = table.drop_duplicates("policy")
+    said = "; ".join(
+        f"{row.regime} {row.policy}: {100 * row.sft_success:.0f}% before, {100 * row.rl_success:.0f}% after"
+        for row in records(ends)
+    )
+    draws = int(table.loc[table["kind"] == "control", "draws"].max()) if (table["kind"] == "control").any() else 0
+    return (
+        f"Change of greedy success in points when one parameter group is moved, {len(runs)} runs, {int(first.pages)} "
+        f"pages of {int(first.tasks)} tasks each, the same for every graft ({said}). *: the paired 95% interval "
+        "(bootstrap over tasks) excludes no change. Bold: the interval of the difference to random edits of the same "
+        f"parameter count and norm (mean of {draws} draws, grey rows) excludes zero. Groups without grey rows have no "
+        "control. Depth bands (early, late) overlap the components."
+    )
+
+
+if __name__ == "__main__":
+    figure_command("graft_heatmap", data, draw)

@@ -1,0 +1,183 @@
+"""Every figure: numbers before pictures, no crash on a thin study, the same bytes twice, a caption that says n."""
+
+import csv
+import importlib
+import inspect
+import json
+import re
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from PIL import Image
+
+from headroom.config.jobs import ContrastJob, dump_job
+from headroom.config.models import Statistics
+from headroom.files import write_csv, write_text
+from headroom.present.style import PIXELS_PER_INCH, SCALE_LABELS, save, scale_of, styled
+
+PROJECT = Path(__file__).resolve().parents[3]
+with (PROJECT / "workflow/data/figures.tsv").open(encoding="utf-8", newline="") as stream:
+    FIGURES = {row["figure"]: row for row in csv.DictReader(stream, delimiter="\t")}
+
+
+def inputs(module, study: dict[str, Path], folder: Path) -> dict[str, object]:
+    found: dict[str, object] = {}
+    for name in inspect.signature(module.data).parameters:
+        if name == "steps":
+            found[name] = [path for key, path in study.items() if key.startswith("steps/")]
+        elif name == "statistics":
+            found[name] = folder / "contrast.json"
+            write_text(folder / "contrast.json", dump_job(ContrastJob(statistics=Statistics())))
+        else:
+            found[name] = study[name]
+    return found
+
+
+def drawn(figure: str, study: dict[str, Path], folder: Path) -> tuple[pd.DataFrame, Path, str]:
+    module = importlib.import_module(f"headroom.present.{FIGURES[figure]['module']}")
+    numbers = folder / "data" / f"{figure}.csv"
+    write_csv(numbers, module.data(**inputs(module, study, folder)))
+    pdf = folder / "figures" / "tiny" / f"{figure}.pdf"
+    table = pd.read_csv(numbers)
+    with styled():
+        picture, caption = module.draw(table)
+        save(picture, pdf, caption=caption)
+    return table, pdf, caption
+
+
+@pytest.mark.parametrize("figure", FIGURES)
+def test_a_whole_study_is_drawn_with_its_caption(figure: str, study: dict[str, Path], tmp_path: Path) -> None:
+    table, pdf, caption = drawn(figure, study, tmp_path)
+    assert len(table) > 0
+    assert pdf.read_bytes().startswith(b"%PDF")
+    with Image.open(pdf.with_suffix(".png")) as image:
+        assert image.width >= 150 * 3
+        assert round(image.info["dpi"][0]) == PIXELS_PER_INCH >= 150
+        assert image.convert("RGBA").getpixel((0, 0)) == (255, 255, 255, 255), "the background is opaque white"
+    text = (pdf.parent / "captions" / f"{figure}.txt").read_text()
+    assert " ".join(text.split()) == " ".join(caption.split())
+    assert re.search(r"\d", caption), "the caption says how many"
+    assert "nan" not in caption
+    assert "interval" in caption, "the caption says which interval, or that there is none"
+
+
+@pytest.mark.parametrize("thin", ["sparse", "empty"])
+@pytest.mark.parametrize("figure", FIGURES)
+def test_a_thin_study_is_drawn_without_a_crash(
+    figure: str, thin: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    _, pdf, caption = drawn(figure, request.getfixturevalue(thin), tmp_path)
+    assert pdf.is_file()
+    assert pdf.with_suffix(".png").is_file()
+    assert caption
+    assert "nan" not in caption
+
+
+@pytest.mark.parametrize("figure", ["gate", "graft_heatmap", "film_strips"])
+def test_equal_numbers_give_equal_bytes(figure: str, study: dict[str, Path], tmp_path: Path) -> None:
+    _, one, _ = drawn(figure, study, tmp_path / "one")
+    _, other, _ = drawn(figure, study, tmp_path / "other")
+    assert one.read_bytes() == other.read_bytes()
+    assert one.with_suffix(".png").read_bytes() == other.with_suffix(".png").read_bytes()
+    assert b"CreationDate" not in one.read_bytes()
+
+
+@pytest.mark.parametrize("figure", FIGURES)
+def test_the_table_of_figures_names_the_inputs_of_each_module(figure: str) -> None:
+    module = importlib.import_module(f"headroom.present.{FIGURES[figure]['module']}")
+    assert sorted(FIGURES[figure]["tables"].split(",")) == sorted(inspect.signature(module.data).parameters)
+
+
+def test_the_command_writes_numbers_then_picture_and_their_records(
+    study: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from headroom.present.command import figure_command
+    from headroom.present.failure_kinds import data, draw
+
+    numbers, pdf = tmp_path / "figures/tiny/data/failure_kinds.csv", tmp_path / "figures/tiny/failure_kinds.pdf"
+    monkeypatch.setattr(sys, "argv", ["x", "data", "--failures", str(study["failures"]), "--output", str(numbers)])
+    figure_command("failure_kinds", data, draw)
+    monkeypatch.setattr(sys, "argv", ["x", "draw", "--data", str(numbers), "--output", str(pdf)])
+    figure_command("failure_kinds", data, draw)
+    records = sorted(path.name for path in (tmp_path / "figures/tiny/records").iterdir())
+    assert records == ["failure_kinds.data.run.json", "failure_kinds.draw.run.json"]
+    made = json.loads((tmp_path / "figures/tiny/records/failure_kinds.draw.run.json").read_text())["outputs"]
+    assert sorted(Path(name).suffix for name in made) == [".pdf", ".png", ".txt"]
+
+
+@pytest.mark.parametrize(("content", "said"), [("a,b\n1,2\n", "lacks the column"), ("", "No columns to parse")])
+def test_a_wrong_table_is_one_line_that_names_it(
+    content: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from headroom.present.command import figure_command
+    from headroom.present.failure_kinds import data, draw
+
+    (tmp_path / "failures.csv").write_text(content)
+    output = tmp_path / "figures/tiny/data/failure_kinds.csv"
+    arguments = ["x", "data", "--failures", str(tmp_path / "failures.csv"), "--output", str(output)]
+    monkeypatch.setattr(sys, "argv", arguments)
+    with pytest.raises(SystemExit, match=said) as error:
+        figure_command("failure_kinds", data, draw)
+    assert "failures.csv" in str(error.value)
+    assert "\n" not in str(error.value)
+    assert not output.exists()
+
+
+def test_the_scale_is_read_off_the_folder_and_written_on_the_figure(tmp_path: Path) -> None:
+    import matplotlib.pyplot as plt
+
+    assert [scale_of(tmp_path / "figures" / name / "x.pdf") for name in SCALE_LABELS] == list(SCALE_LABELS)
+    assert scale_of(tmp_path / "elsewhere" / "x.pdf") == ""
+    with styled():
+        figure = plt.figure()
+        save(figure, tmp_path / "figures/smoke/x.pdf", caption="n = 1")
+    assert SCALE_LABELS["smoke"] in [text.get_text() for text in figure.texts]
+    assert "not evidence" in SCALE_LABELS["smoke"]
+    assert "mechanism reproduction" in SCALE_LABELS["tiny"]
+
+
+def test_the_gate_keeps_the_runs_from_the_supervised_policy_only(study: dict[str, Path], tmp_path: Path) -> None:
+    table, _, _ = drawn("gate", study, tmp_path)
+    assert set(table["family"]) == {"grid", "replication", "collapse"}
+    assert set(table["init"]) == {"sft"}
+
+
+def test_the_forest_shows_all_cells_and_both_references_of_another_start(
+    study: dict[str, Path], tmp_path: Path
+) -> None:
+    table, _, caption = drawn("grid_forest", study, tmp_path)
+    assert table["policy"].nunique() == 18
+    assert set(table.loc[table["init"] == "base", "against"]) == {"sft", "base"}
+    assert set(table.loc[table["init"] == "sft", "against"]) == {"sft"}
+    assert "18 cells" in caption
+    assert table["minimum_detectable_effect"].notna().all()
+
+
+def test_a_control_of_the_heat_map_is_the_mean_of_its_draws(study: dict[str, Path], tmp_path: Path) -> None:
+    table, _, _ = drawn("graft_heatmap", study, tmp_path)
+    grafts = pd.read_csv(study["grafts"])
+    row = table[(table["kind"] == "control") & (table["direction"] == "necessity")].iloc[0]
+    draws = grafts[
+        (grafts["kind"] == "control")
+        & (grafts["direction"] == "necessity")
+        & (grafts["groups"] == row["groups"])
+        & (grafts["policy"] == row["policy"])
+    ]
+    assert row["change"] == pytest.approx(draws["difference_to_rl"].mean())
+    assert row["draws"] == len(draws) == 2
+
+
+def test_movement_and_harm_are_against_the_policy_a_run_started_from(study: dict[str, Path], tmp_path: Path) -> None:
+    table, _, _ = drawn("movement_against_harm", study, tmp_path)
+    own = pd.read_csv(study["init_contrasts"]).set_index(["policy", "task_set", "mode"])["difference"]
+    row = table[(table["row"] == "policy") & (table["policy"] == "grid-15")].iloc[0]
+    assert row["difference"] == pytest.approx(own["grid-15", "mastered", "greedy"])
+
+
+def test_rates_of_failure_kinds_add_up_to_all_failures(study: dict[str, Path], tmp_path: Path) -> None:
+    table, _, _ = drawn("failure_kinds", study, tmp_path)
+    main = table[table["invalid_kind"].isna()]
+    for _, own in main.groupby(["regime", "task_set"]):
+        assert own["count"].sum() == own["failures"].iloc[0]
