@@ -2,6 +2,11 @@
 
 An episode enters the table only if the world paid it as a success. The others are counted by task and reason in the
 job's notes, so that a set of demonstrations says how it was thinned. Equal settings give equal bytes.
+
+A *hasty* demonstrator (``demonstrations.hasty``) leaves out the step before the last in a share of a task's episodes:
+it submits a form that lacks its last entry. A policy that imitates a majority of these fails when it is greedy and
+succeeds when it samples the minority: headroom put there on purpose, by the demonstrations and not by the
+evaluation. Such tasks are named in the settings, and their hasty episodes are marked in the table.
 """
 
 from __future__ import annotations
@@ -21,6 +26,7 @@ from headroom.agent.prompt import prompt_text
 from headroom.agent.serialise import page_text
 from headroom.config.jobs import DemonstrationsJob, load_job
 from headroom.files import write_parquet
+from headroom.seeds import derive
 from headroom.worlds.base import Action, History, Observation, World
 
 if TYPE_CHECKING:
@@ -29,7 +35,7 @@ if TYPE_CHECKING:
 Oracle = Callable[[Sequence[Observation], Sequence[Action]], Action | None]
 
 FILE = "demonstrations.parquet"
-COLUMNS = ("task", "seed", "turn", "utterance", "observation", "action", "page_digest")
+COLUMNS = ("task", "seed", "turn", "utterance", "observation", "action", "page_digest", "hasty")
 BATCH = 64  # episodes that are played side by side
 
 
@@ -44,13 +50,24 @@ class Played:
     left_out: str = ""  # why the episode is not in the table
     over: bool = False
 
-    def rows(self) -> Iterator[tuple[str, int, int, str, str, str, str]]:
+    def hastily(self) -> list[Action] | None:
+        """The actions without the step before the last; None where a demonstrator could not leave it out."""
+        if len(self.actions) < 2:
+            return None
+        last, page = self.actions[-1], self.observations[len(self.actions) - 2]
+        there = [(element.role, element.name, element.occurrence) for element in page.elements]
+        if last.role and (last.role, last.name, last.occurrence) not in there:
+            return None
+        return [*self.actions[:-2], last]
+
+    def rows(self, hasty: bool = False) -> Iterator[tuple[str, int, int, str, str, str, str, bool]]:
         """The table rows of a successful episode, in the order of :data:`COLUMNS`."""
         digest = hashlib.sha256(page_text(self.observations[0]).encode("utf-8")).hexdigest()
         utterance = self.observations[0].utterance
-        for turn, action in enumerate(self.actions):
+        shortened = self.hastily() if hasty else None
+        for turn, action in enumerate(self.actions if shortened is None else shortened):
             prompt = prompt_text(self.observations[: turn + 1], self.actions[:turn])
-            yield self.task, self.seed, turn, utterance, prompt, render(action), digest
+            yield self.task, self.seed, turn, utterance, prompt, render(action), digest, shortened is not None
 
 
 def _advance(episode: Played, observation: Observation, oracle: Oracle, horizon: int, success_above: float) -> None:
@@ -105,11 +122,20 @@ def collect(
     return played
 
 
-def table(played: Iterable[Played]) -> pd.DataFrame:
-    """The successful episodes, one row a turn, sorted by (task, seed, turn)."""
+def table(played: Iterable[Played], hasty: Mapping[str, float] | None = None) -> pd.DataFrame:
+    """The successful episodes, one row a turn, sorted by (task, seed, turn).
+
+    ``hasty`` gives a task's share of episodes that are shortened; which they are depends on (task, seed) alone.
+    """
     import pandas as pd
 
-    rows = [row for episode in played if not episode.left_out for row in episode.rows()]
+    shares = hasty or {}
+    rows = [
+        row
+        for episode in played
+        if not episode.left_out
+        for row in episode.rows(derive("hasty", episode.task, episode.seed) < shares.get(episode.task, 0.0) * 2**63)
+    ]
     frame = pd.DataFrame(rows, columns=list(COLUMNS)).astype({"seed": "int64", "turn": "int64"})
     return frame.sort_values(["task", "seed", "turn"], kind="stable", ignore_index=True)
 
@@ -123,13 +149,18 @@ def left_out(played: Iterable[Played]) -> dict[str, dict[str, int]]:
     return {task: dict(sorted(reasons.items())) for task, reasons in sorted(counts.items())}
 
 
+def _episodes(frame: pd.DataFrame) -> dict[str, int]:
+    return {str(task): int(count) for task, count in frame.groupby("task")["seed"].nunique().items()}
+
+
 def _starts(job: DemonstrationsJob) -> list[tuple[str, int]]:
     from headroom.worlds.seeds import pool
 
     wanted = job.demonstrations
-    unknown = sorted(set(wanted.episodes_override) - set(job.tasks))
-    if unknown:
-        raise SystemExit(f"demonstrations.episodes_override: {', '.join(unknown)}: not among the tasks; remove the key")
+    for key, named in (("episodes_override", wanted.episodes_override), ("hasty", wanted.hasty)):
+        unknown = sorted(set(named) - set(job.tasks))
+        if unknown:
+            raise SystemExit(f"demonstrations.{key}: {', '.join(unknown)}: not among the tasks; remove the key")
     counts = {task: wanted.episodes_override.get(task, wanted.episodes_per_task) for task in sorted(job.tasks)}
     seeds = pool("train", max(counts.values(), default=0))
     return [(task, seed) for task, count in counts.items() for seed in seeds[:count]]
@@ -163,7 +194,7 @@ def main(
                 success_above=job_settings.world.success_above,
                 on_end=lambda episode: progress.update(bar, advance=1, description=episode.task),
             )
-        frame = table(played)
+        frame = table(played, job_settings.demonstrations.hasty)
         missing = sorted(set(job_settings.tasks) - set(frame["task"]))
         if missing:
             raise SystemExit(
@@ -171,8 +202,11 @@ def main(
                 "raise world.horizon or take the task off tasks.candidates"
             )
         write_parquet(job.output / FILE, frame)
-        job.notes["episodes"] = {task: int(n) for task, n in frame.groupby("task")["seed"].nunique().items()}
+        job.notes["episodes"] = _episodes(frame)
         job.notes["left_out"] = left_out(played)
+        job.notes["hasty"] = {
+            task: int(n) for task, n in frame[frame["hasty"]].groupby("task")["seed"].nunique().items()
+        }
         job.notes["turns"] = len(frame)
 
 

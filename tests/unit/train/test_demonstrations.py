@@ -89,3 +89,32 @@ def test_each_episode_reports_its_end_once() -> None:
     starts = [("count", n) for n in (3, 1, 2)]
     collect(FakeCountingWorld(), ORACLES, starts, horizon=9, success_above=0.5, on_end=lambda e: ended.append(e.seed))
     assert sorted(ended) == [1, 2, 3]
+
+
+def test_a_hasty_demonstrator_leaves_out_the_step_before_the_last_and_is_marked() -> None:
+    frame = table(play([("count", 3), ("count", 1)]), {"count": 1.0})
+    long, short = frame[frame["seed"] == 3], frame[frame["seed"] == 1]
+    assert list(long["action"]) == ['click button "1"', 'click button "3"']
+    assert list(long["hasty"]) == [True, True]
+    assert list(short["hasty"]) == [False]  # one step: there is none before the last
+    assert 'click button "2"' not in long["observation"].iloc[1]
+
+
+def test_a_step_whose_successor_is_not_on_the_page_yet_cannot_be_left_out() -> None:
+    episode = play([("count", 2)])[0]
+    hidden = Observation("", episode.observations[0].elements[:1])
+    assert demonstrations.Played("count", 2, [hidden, *episode.observations[1:]], episode.actions).hastily() is None
+
+
+def test_the_share_of_hasty_episodes_is_the_one_asked_for_and_never_changes_the_others() -> None:
+    starts = [("count", 2 + n % 5) for n in range(400)]
+    played = [
+        demonstrations.Played(e.task, seed, e.observations, e.actions, e.left_out)
+        for seed, e in enumerate(play(starts))
+    ]
+    frame = table(played, {"count": 0.6})
+    share = frame.groupby("seed")["hasty"].first().mean()
+    assert abs(share - 0.6) < 4 * (0.6 * 0.4 / 400) ** 0.5
+    careful = frame[~frame["hasty"]].reset_index(drop=True)
+    whole = table(played)
+    assert careful.equals(whole[whole["seed"].isin(careful["seed"])].reset_index(drop=True))
