@@ -9,6 +9,8 @@ from typing import Annotated
 
 import typer
 
+from headroom.provenance import commands
+
 app = typer.Typer(
     help="Will GRPO add skill to a supervised agent, or only reshape or break it?",
     no_args_is_help=True,
@@ -155,6 +157,33 @@ def summary(scale: Scale = "") -> None:
 
 
 @app.command()
+def claims(
+    scale: Scale = "",
+    readme: Annotated[
+        bool, typer.Option("--readme", help="Rewrite the tables of README.md from this scale's.")
+    ] = False,
+) -> None:
+    """The verdict on every claim of the papers, and what it rests on."""
+    import pandas as pd
+
+    from headroom.files import write_text
+    from headroom.present import claims_page
+
+    project, scale = _project(), _scale(scale)
+    folder = project / "figures" / scale / "data"
+    try:
+        table = pd.read_csv(folder / "claims.csv")
+        if readme:
+            path = project / "README.md"
+            write_text(path, claims_page.readme(path.read_text(encoding="utf-8"), folder))
+    except OSError as error:
+        raise SystemExit(f"headroom: figures/{scale}/data: {error}; type: make reproduce") from error
+    except ValueError as error:
+        raise SystemExit(f"headroom: README.md {error}") from error
+    typer.echo(claims_page.plain(table))
+
+
+@app.command()
 def schema(check: Annotated[bool, typer.Option("--check", help="Write nothing; exit 1 on drift.")] = False) -> None:
     """Write the JSON Schemas of all settings and of the run record into workflow/schemas/."""
     from headroom.config import schema as schemas
@@ -165,6 +194,9 @@ def schema(check: Annotated[bool, typer.Option("--check", help="Write nothing; e
         typer.echo(f"{'differs' if check else 'wrote'}: {name}")
     if check and names:
         raise SystemExit("headroom: the schemas are not what the models say; type: headroom schema")
+
+
+commands.register(app)
 
 
 def main() -> None:

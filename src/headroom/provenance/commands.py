@@ -1,0 +1,125 @@
+"""The audit's subcommands of ``headroom``. What they need is imported when one of them runs."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from headroom.provenance.walk import Project
+
+AUDIT_EXITS = "Exit codes: 0 all as recorded; 1 the target is not known; 2 wrong usage; 3 something is not as recorded."
+VERIFY_EXITS = (
+    "Exit codes: 0 everything is as recorded; 1 there is nothing to check, or the path is none of ours; "
+    "2 wrong usage; 3 a file, a record or a chain is not as recorded; 4 all files are, but runs are absent, failed "
+    "or not in the run table."
+)
+
+ScaleOption = Annotated[str, typer.Option("--scale", help="smoke, tiny, small or paper; default: see config.yaml.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Everything, for a machine.")]
+
+
+def open_project(*, cache: bool) -> Project:
+    """The project around the working directory."""
+    from headroom.provenance import cache as digests
+    from headroom.provenance.project import root
+    from headroom.provenance.walk import Project
+
+    folder = root()
+    if not (folder / "Snakefile").is_file():
+        raise SystemExit("headroom: this folder is not inside the project; change into the one with the Snakefile")
+    return Project(folder, digests.Hasher(folder / "results" / digests.NAME if cache else None))
+
+
+def default_scale(project: Project, named: str) -> str:
+    """The scale that is meant."""
+    if named:
+        return named
+    from headroom.config.resolve import SETTINGS_FILE, ConfigError, load_yaml
+
+    try:
+        content = load_yaml(project.folder / SETTINGS_FILE, SETTINGS_FILE)
+    except ConfigError as error:
+        raise SystemExit(f"headroom: {error}") from error
+    return str(content.get("scale", "tiny")) if isinstance(content, dict) else "tiny"
+
+
+def audit(
+    target: Annotated[str, typer.Argument(help="A figure, table, checkpoint, claim or run: its path or its name.")],
+    row: Annotated[int | None, typer.Option(help="Only what this line of the table rests on, from 1.")] = None,
+    scale: ScaleOption = "",
+    full: Annotated[
+        bool, typer.Option("--full", help="Show every run, also those that are like the one shown.")
+    ] = False,
+    cache: Annotated[
+        bool, typer.Option(help="Trust digests of files whose size, times and inode did not change.")
+    ] = True,
+    as_json: JsonOption = False,
+) -> None:
+    """Walk from a result back to what made it, every file hashed on the way."""
+    from headroom.provenance.audit import Audit, claim_files, find_target
+    from headroom.provenance.tree import render
+
+    project = open_project(cache=cache)
+    size = default_scale(project, scale)
+    try:
+        claim = claim_files(project, target, size)
+        names = claim[1] if claim else [find_target(project, target, size)]
+        audits = [Audit(project, name, row) for name in names]
+        if as_json:
+            documents = [item.as_json() for item in audits]
+            document = {"claim": claim[0], "files": documents} if claim else documents[0]
+            typer.echo(json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False))
+        else:
+            if claim:
+                typer.echo("\n".join(f"{key}: {value}" for key, value in claim[0].items() if value))
+            typer.echo("\n".join(render(item, full=full) for item in audits), nl=False)
+    except (LookupError, ValueError) as error:
+        raise SystemExit(f"headroom: {error.args[0]}") from error
+    if any(item.faults() for item in audits):
+        raise typer.Exit(3)
+
+
+def verify(
+    path: Annotated[str, typer.Argument(help="A result; default: everything of every scale that is here.")] = "",
+    scale: Annotated[str, typer.Option(help="Only this scale.")] = "",
+    cache: Annotated[
+        bool, typer.Option(help="Trust digests of files whose size, times and inode did not change.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Read everything that was recorded again; say what is wrong, missing, undeclared, absent or failed."""
+    from headroom.provenance import verify as checking
+    from headroom.provenance.audit import find_target
+
+    project = open_project(cache=cache)
+    try:
+        if path:
+            reports = [checking.verify_path(project, find_target(project, path, default_scale(project, scale)))]
+        else:
+            reports = [checking.verify_scale(project, name) for name in ([scale] if scale else project.scales())]
+    except (LookupError, ValueError) as error:
+        raise SystemExit(f"headroom: {error.args[0]}") from error
+    findings = [finding for report in reports for finding in report.findings]
+    runs, files = sum(report.runs for report in reports), sum(report.files for report in reports)
+    code = max((report.exit_code for report in reports if report.exit_code), default=0, key=lambda c: (c == 3, c))
+    if not runs and not findings:
+        raise SystemExit("headroom: nothing was recorded here yet; type: make reproduce")
+    if as_json:
+        document = {"runs": runs, "files": files, "exit_code": code, "findings": [vars(item) for item in findings]}
+        typer.echo(json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False))
+    else:
+        for finding in findings:
+            typer.echo(finding.line())
+        faults = sum(finding.kind != "note" for finding in findings)
+        typer.echo(f"{runs} runs, {files} files: {f'{faults} faults' if faults else 'everything is as recorded'}")
+    if code:
+        raise typer.Exit(code)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the subcommands."""
+    app.command(epilog=AUDIT_EXITS)(audit)
+    app.command(epilog=VERIFY_EXITS)(verify)
