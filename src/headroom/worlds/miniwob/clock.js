@@ -9,6 +9,7 @@ const CALLBACKS_PER_TICK = 20000; // a bound against timers that re-arm themselv
 const native = {
   Date: window.Date,
   setTimeout: window.setTimeout.bind(window),
+  fetch: window.fetch.bind(window),
   stringify: JSON.stringify,
 };
 

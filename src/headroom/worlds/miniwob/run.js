@@ -13,25 +13,36 @@ const imagesReady = async () => {
   }
 };
 
-// Icons given by CSS have no size until they are loaded, and would make what is visible a matter of timing.
-const preloaded = [];
-const preloadIcons = async () => {
-  const urls = new Set();
+// Icons given by CSS have no size until they are loaded, and would make what is visible a matter of timing. Nothing
+// tells when such an image is there, so the style sheets get the images themselves, as data, which needs no loading.
+const ICON_URL = /url\("?([^")]+)"?\)/g;
+const asData = async (url) => {
+  const blob = await (await native.fetch(url)).blob();
+  return new Promise((resolve) => {
+    const reader = new FileReader();
+    reader.onload = () => resolve(reader.result);
+    reader.readAsDataURL(blob);
+  });
+};
+const embedIcons = async () => {
+  const data = new Map();
   for (const sheet of document.styleSheets) {
     let rules = [];
     try { rules = sheet.cssRules; } catch (error) { continue; } // a sheet from elsewhere
-    for (const rule of rules) {
-      for (const found of (rule.cssText ?? "").matchAll(/url\("?([^")]+)"?\)/g)) {
-        if (!found[1].startsWith("data:")) urls.add(new URL(found[1], sheet.href ?? location.href).href);
+    for (const { style } of rules) {
+      for (const property of style ?? []) {
+        const value = style.getPropertyValue(property);
+        let embedded = value;
+        for (const [found, address] of value.matchAll(ICON_URL)) {
+          if (address.startsWith("data:")) continue;
+          const url = new URL(address, sheet.href ?? location.href).href;
+          if (!data.has(url)) data.set(url, await asData(url).catch(() => "data:,")); // a file that is not there
+          embedded = embedded.replace(found, `url("${data.get(url)}")`);
+        }
+        if (embedded !== value) style.setProperty(property, embedded, style.getPropertyPriority(property));
       }
     }
   }
-  for (const url of urls) {
-    const image = new Image();
-    image.src = url;
-    preloaded.push(image);
-  }
-  for (let waited = 0; waited < ICON_WAIT_MS && !preloaded.every((image) => image.complete); waited += 2) await H.realPause(2);
 };
 
 let ready = null;
@@ -43,7 +54,7 @@ const preparePage = async () => {
   const still = document.createElement("style");
   still.textContent = "*, *::before, *::after { transition: none !important; animation: none !important; }";
   document.head.append(still);
-  await preloadIcons();
+  await embedIcons();
   await settle();
 };
 
