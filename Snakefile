@@ -45,6 +45,11 @@ if WORKFLOW.makes("evals"):
 include: "workflow/rules/figures.smk"
 
 
+if WORKFLOW.makes("evals"):
+
+    include: "workflow/rules/claims.smk"
+
+
 rule all:
     """Everything that a reader opens, and every run: one that is lost is made again."""
     default_target: True
@@ -68,6 +73,7 @@ rule all:
                 "<results>/mechanism/manifest.json",
                 "<results>/failures/manifest.json",
                 "<results>/filmstrip/manifest.json",
+                "<figures>/claims.html",
             ],
         ),
         expand("<figures>/{figure}.pdf", figure=WORKFLOW.figures),

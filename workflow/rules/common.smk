@@ -27,4 +27,4 @@ wildcard_constraints:
     init="|".join(WORKFLOW.resolved.inits),
     run="|".join(WORKFLOW.init_of),
     policy="|".join(WORKFLOW.resolved.policies),
-    figure="[a-z][a-z0-9_]*",
+    figure="|".join(WORKFLOW.figures),

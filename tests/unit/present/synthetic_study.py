@@ -45,7 +45,7 @@ def _threshold(policy: str, runs: pd.DataFrame, task: str) -> float:
     row = runs.loc[policy]
     if row["tasks_trained"] == "headroom":
         return 0.6 if task in HEADROOM else 0.88
-    drop = {"lowest": 0.0, "low": -0.005, "middle": 0.22, "high": 0.88}[row["learning_rate_level"]]
+    drop = {"lowest": 0.0, "low": -0.005, "middle": 0.22, "high": 0.95}[row["learning_rate_level"]]
     return max(base - drop - (0.1 if row["init"] == "base" else 0.0), 0.0)
 
 

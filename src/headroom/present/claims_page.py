@@ -1,0 +1,153 @@
+"""The tables of claims and deviations as Markdown for the README and as one HTML page."""
+
+from __future__ import annotations
+
+import html
+import math
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from headroom.present.style import SCALE_LABELS
+from headroom.present.tables import records
+
+CLAIMS, DEVIATIONS = "claims", "deviations"
+MARKS = {"reproduced": "✔", "not reproduced": "✘", "inconclusive": "?"}
+UNITS = {"points": " points", "rho": "", "share": "", "ratio": "", "effective rank": ""}
+NAMES = {"rho": "rho ", "share": "share ", "ratio": "ratio ", "effective rank": "rank "}
+
+
+def estimate(row: Any) -> str:
+    """``+1.2 points [-0.3, 2.7]``; empty where there is no estimate."""
+    if not isinstance(row.effect, float) or math.isnan(row.effect):
+        return ""
+    digits, sign = (1, "+") if row.unit == "points" else (2, "+" if row.unit == "rho" else "")
+    text = f"{NAMES.get(row.unit, '')}{row.effect:{sign}.{digits}f}{UNITS.get(row.unit, '')}"
+    if math.isnan(row.ci_low):
+        return text
+    return f"{text} [{row.ci_low:.{digits}f}, {row.ci_high:.{digits}f}]"
+
+
+def summary(claims: pd.DataFrame) -> str:
+    """One sentence: how many claims came out how, of those that were tested."""
+    counts = claims["verdict"].value_counts()
+    tested = [f"{int(counts.get(name, 0))} {name}" for name in MARKS]
+    other = [f"{count} {name}" for name, count in counts.items() if name not in MARKS]
+    return f"Of {len(claims)} claims: {', '.join(tested)}" + (f"; {', '.join(sorted(other))}." if other else ".")
+
+
+def markdown(claims: pd.DataFrame) -> str:
+    """The README's table: tested claims first, the others folded away."""
+    tested = claims[claims["verdict"].isin(list(MARKS))]
+    lines = [summary(claims), "", "| verdict | claim | what came out | n |", "|---|---|---|---|"]
+    for row in records(tested):
+        cells = (f"{MARKS[row.verdict]} {row.verdict}", row.claim, estimate(row) or _short(row.detail), row.n)
+        lines.append("| " + " | ".join(_cell(cell) for cell in cells) + " |")
+    rest = claims[~claims["verdict"].isin(list(MARKS))]
+    if len(rest):
+        lines += ["", f"<details><summary>{len(rest)} claims that this run does not test</summary>", ""]
+        lines += [f"- {row.claim} *{row.verdict}.* {_text(row.detail)}".rstrip() for row in records(rest)]
+        lines += ["", "</details>"]
+    return "\n".join(lines)
+
+
+def plain(claims: pd.DataFrame) -> str:
+    """The table for a terminal: a line a claim, the estimate below it."""
+    lines = []
+    for row in records(claims):
+        numbers = "; ".join(part for part in (estimate(row), _text(row.n), _text(row.detail)) if part)
+        lines += [f"{row.verdict.upper():<28}{row.claim}", *([f"{'':<28}{numbers}"] if numbers else [])]
+    return "\n".join([*lines, "", summary(claims)])
+
+
+def deviations_markdown(deviations: pd.DataFrame) -> str:
+    """The README's table of settings that were ours to choose."""
+    lines = ["| setting | paper | here | why |", "|---|---|---|---|"]
+    for row in records(deviations):
+        cells = (row.setting, row.paper, row.ours, row.reason)
+        lines.append("| " + " | ".join(_cell(cell) for cell in cells) + " |")
+    return "\n".join(lines)
+
+
+def _text(value: object) -> str:
+    return "" if value is None or (isinstance(value, float) and math.isnan(value)) else str(value)
+
+
+def _short(value: object) -> str:
+    text = _text(value)
+    return text if len(text) <= 120 else text[:117].rsplit(" ", 1)[0] + " ..."
+
+
+def _cell(value: object) -> str:
+    return _text(value).replace("|", "\\|").replace("\n", " ")
+
+
+def between(text: str, name: str, content: str) -> str:
+    """Replace what stands between ``<!-- NAME:begin -->`` and ``<!-- NAME:end -->``.
+
+    Raises:
+        ValueError: the text does not hold the pair of markers exactly once.
+    """
+    begin, end = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
+    if text.count(begin) != 1 or text.count(end) != 1 or text.index(begin) > text.index(end):
+        raise ValueError(f"needs the line {begin} and, after it, the line {end}, once each")
+    head, rest = text.split(begin)
+    _, tail = rest.split(end)
+    return f"{head}{begin}\n{content}\n{end}{tail}"
+
+
+def readme(text: str, folder: Path) -> str:
+    """The README with its tables rewritten from ``figures/SCALE/data`` (its claims.csv and deviations.csv).
+
+    Raises:
+        ValueError: the markers are missing.
+        OSError: a table is missing.
+    """
+    claims = pd.read_csv(folder / "claims.csv")
+    text = between(text, CLAIMS, markdown(claims))
+    return between(text, DEVIATIONS, deviations_markdown(pd.read_csv(folder / "deviations.csv")))
+
+
+STYLE = """
+:root { color-scheme: light dark; --line: #8884; --good: #006b4e; --bad: #b04400; --open: #6b5900; --none: #666; }
+@media (prefers-color-scheme: dark) { :root { --good: #4cc9a0; --bad: #ff9a5c; --open: #e6cf5c; --none: #aaa; } }
+body { font: 15px/1.45 system-ui, sans-serif; max-width: 76rem; margin: 1.5rem auto; padding: 0 1rem; }
+table { border-collapse: collapse; width: 100%; margin: 1rem 0 2rem; }
+th, td { text-align: left; vertical-align: top; padding: .45rem .6rem; border-bottom: 1px solid var(--line); }
+td.verdict { font-weight: 600; white-space: nowrap; } small { opacity: .8; }
+.reproduced { color: var(--good); } .not-reproduced { color: var(--bad); } .inconclusive { color: var(--open); }
+.other { color: var(--none); } summary { cursor: pointer; } code { overflow-wrap: anywhere; }
+"""
+
+
+def page(claims: pd.DataFrame, deviations: pd.DataFrame, scale: str) -> str:
+    """One HTML page without scripts or outside resources: verdicts, rules, files, deviations."""
+    rows = "".join(_claim_row(row) for row in records(claims))
+    chosen = "".join(
+        "<tr>" + "".join(f"<td>{html.escape(_text(cell))}</td>" for cell in row[:4]) + "</tr>"
+        for row in deviations.itertuples(index=False)
+    )
+    return f"""<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>Claims and verdicts</title><style>{STYLE}</style></head><body>
+<h1>Claims and verdicts</h1>
+<p><strong>{html.escape(summary(claims))}</strong> {html.escape(SCALE_LABELS.get(scale, ""))}.
+Every verdict is computed by a rule that was fixed before the run; rules decide on regimes and on the signs of
+intervals, never on the size of an effect. Intervals are 95%.</p>
+<table><thead><tr><th>verdict</th><th>claim</th><th>what came out</th></tr></thead><tbody>{rows}</tbody></table>
+<h1>Settings that were ours to choose</h1>
+<table><thead><tr><th>setting</th><th>paper</th><th>here</th><th>why</th></tr></thead><tbody>{chosen}</tbody></table>
+</body></html>
+"""
+
+
+def _claim_row(row: Any) -> str:
+    kind = row.verdict.replace(" ", "-") if row.verdict in MARKS else "other"
+    files = " ".join(f"<code>{html.escape(name)}</code>" for name in _text(row.files).split())
+    numbers = "; ".join(part for part in (estimate(row), _text(row.n)) if part)
+    return (
+        f'<tr id="{row.id}"><td class="verdict {kind}">{MARKS.get(row.verdict, "–")} {row.verdict}</td>'
+        f"<td>{html.escape(row.claim)}<br><small>{html.escape(row.source)} ({row.mark})</small></td>"
+        f"<td>{html.escape(numbers)}<details><summary>rule, detail, files</summary><p>{html.escape(row.rule)}</p>"
+        f"<p>{html.escape(_text(row.detail))}</p><p>{files}</p></details></td></tr>"
+    )

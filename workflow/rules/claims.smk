@@ -1,0 +1,60 @@
+rule claims:
+    """The verdict on every claim of the papers by the rule that was fixed beforehand, and what was ours to choose."""
+    input:
+        claims="workflow/data/claims.yaml",
+        deviations="workflow/data/deviations.yaml",
+        settings=list(WORKFLOW.resolved.files),
+        contrasts=TABLES["contrasts"],
+        task_contrasts=TABLES["task_contrasts"],
+        replication=TABLES["replication"],
+        reading=TABLES["reading"],
+        rank=TABLES["rank"],
+        agreement=TABLES["agreement"],
+        drift=TABLES["drift"],
+        correlations=TABLES["correlations"],
+        grafts=TABLES["grafts"],
+        failures=TABLES["failures"],
+        runs=TABLES["runs"],
+        sources=closure.sources("present.claims"),
+        environment="envs/figures.yaml",
+    output:
+        table="<figures>/data/claims.csv",
+        deviations="<figures>/data/deviations.csv",
+        page="<figures>/claims.html",
+        record="<figures>/records/claims.data.run.json",
+    log:
+        "<logs>/claims.log",
+    benchmark:
+        "<benchmarks>/claims.tsv"
+    conda:
+        "../../envs/figures.yaml"
+    threads: WORKFLOW.resources("claims").threads
+    resources:
+        mem_mb=WORKFLOW.resources("claims").mem_mb,
+        runtime=WORKFLOW.resources("claims").runtime,
+        disk_mb=WORKFLOW.resources("claims").disk_mb,
+        gpu=0,
+    params:
+        settings=f"results/{WORKFLOW.scale}/config",
+        tables=lambda wildcards, input: options(
+            {
+                name: input[name]
+                for name in (
+                    "contrasts",
+                    "task_contrasts",
+                    "replication",
+                    "reading",
+                    "rank",
+                    "agreement",
+                    "drift",
+                    "correlations",
+                    "grafts",
+                    "failures",
+                    "runs",
+                )
+            }
+        ),
+    shell:
+        "python -m headroom.present.claims"
+        " --claims {input.claims} --deviations {input.deviations} --settings {params.settings} {params.tables}"
+        " --output {output.table} 2>&1 | tee {log}"
