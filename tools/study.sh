@@ -16,11 +16,11 @@ if command -v flock >/dev/null && ! flock --nonblock 9; then
 fi
 
 started=$SECONDS
-.venv/bin/snakemake --cores "$cores" --nolock --rerun-incomplete --keep-going --config scale="$scale" \
-    --logger rich "$@" 9>&- && status=0 || status=$?
+.venv/bin/snakemake --cores "$cores" --nolock --rerun-incomplete --keep-going --quiet rules host reason \
+    --config scale="$scale" "$@" 2>&1 9>&- | .venv/bin/python tools/progress.py 9>&- && status=0 || status=$?
 if [ "$status" != 0 ]; then
     echo "the study did not finish; what failed and why: .venv/bin/headroom runs --scale $scale, results/$scale/logs/" >&2
     exit "$status"
 fi
 printf '\nDone in %d min %d s.\n' $(((SECONDS - started) / 60)) $(((SECONDS - started) % 60))
-.venv/bin/headroom summary --scale "$scale"
+PYTHONPATH=src .venv/bin/headroom summary --scale "$scale"

@@ -107,7 +107,9 @@ class Usage(Part):
     wall_seconds: float
     cpu_seconds: float = Field(description="Of the whole process, imports included, and its children.")
     peak_memory_bytes: int
-    peak_child_memory_bytes: int = Field(description="The largest child.")
+    peak_child_memory_bytes: int = Field(
+        description="The largest ended child; the kernel counts it as no smaller than this process was at its start."
+    )
     gpu_hours: float
 
 
