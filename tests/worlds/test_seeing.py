@@ -103,6 +103,7 @@ def test_shapes_are_named_by_size_colour_and_kind(stage: Open) -> None:
         "window.WOB_DONE_GLOBAL = {}; window.WOB_RAW_REWARD_GLOBAL = 'lots';",
         "alert('x'); confirm('y'); prompt('z');",
         "document.body.innerHTML = '';",
+        "var f = document.createElement('iframe'); f.srcdoc = '<script>alert(1)<\\/script>'; document.body.append(f);",
         "for (var i = 0; i < 3000; i++) document.body.append(document.createElement('button'));",
         "var x = document.createElement('div'); document.body.append(x); x.textContent = '\\\\ud800'.repeat(9);",
     ],

@@ -18,6 +18,7 @@ import shutil
 import signal
 import tempfile
 import time
+import weakref
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -90,16 +91,21 @@ class Browser:
             BrowserGoneError: the executable cannot be started.
         """
         self.begin_frame = begin_frame
-        self._profile = tempfile.mkdtemp(prefix="headroom-chromium-")
         self._ids = itertools.count(1)
         self._answers: dict[int, dict[str, Any]] = {}
-        self._events: list[dict[str, Any]] = []
         self._pending = b""
         self._cpu_seconds = 0.0
+        self._profile = tempfile.mkdtemp(prefix="headroom-chromium-")
         flags = [*FLAGS, *(FRAME_FLAGS if begin_frame else ()), f"--user-data-dir={self._profile}"]
         if os.geteuid() == 0:
             flags.append("--no-sandbox")  # the sandbox refuses root; elsewhere it stays on
-        self.process, self._write, self._read = _spawn([str(executable), *flags, "about:blank"])
+        try:
+            self.process, self._write, self._read = _spawn([str(executable), *flags, "about:blank"])
+        except BrowserGoneError:
+            shutil.rmtree(self._profile, ignore_errors=True)
+            raise
+        # Also when nobody closes it: at the interpreter's end, or when it is forgotten.
+        self._end = weakref.finalize(self, _end, self.process, self._profile)
 
     # -- calls -----------------------------------------------------------------------------------------------------
 
@@ -156,11 +162,6 @@ class Browser:
         result: dict[str, Any] = answer.get("result", {})
         return result
 
-    def events(self) -> list[dict[str, Any]]:
-        """Take the events that have arrived so far."""
-        taken, self._events = self._events, []
-        return taken
-
     # -- process ---------------------------------------------------------------------------------------------------
 
     def process_ids(self, timeout: float) -> list[int]:
@@ -188,11 +189,7 @@ class Browser:
         for descriptor in (self._write, self._read):
             os.close(descriptor)
         self._write = self._read = -1
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.process, signal.SIGKILL)
-        with contextlib.suppress(ChildProcessError):
-            os.waitpid(self.process, 0)
-        shutil.rmtree(self._profile, ignore_errors=True)
+        self._end()
 
     # -- pipes -----------------------------------------------------------------------------------------------------
 
@@ -232,9 +229,19 @@ class Browser:
             message = json.loads(raw)
             if "id" in message:
                 self._answers[message["id"]] = message
-            else:
-                self._events.append(message)
+            elif message.get("method") == "Page.javascriptDialogOpening":
+                # The injected script answers the page's own dialogs; this is for a frame it is not in.
+                self.post("Page.handleJavaScriptDialog", {"accept": False}, session=message.get("sessionId", ""))
         return True
+
+
+def _end(process: int, profile: str) -> None:
+    """End a browser's process group, which is its alone, and remove its profile."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process, signal.SIGKILL)
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(process, 0)
+    shutil.rmtree(profile, ignore_errors=True)
 
 
 def _spawn(command: list[str]) -> tuple[int, int, int]:
