@@ -18,12 +18,16 @@ min_version("9.20")
 configfile: "config.yaml"
 
 
+report: "workflow/report/workflow.rst"
+
+
 include: "workflow/rules/common.smk"
 
 
 if WORKFLOW.makes("scratch"):
 
     include: "workflow/rules/demonstrations.smk"
+    include: "workflow/rules/overlap.smk"
     include: "workflow/rules/sft.smk"
     include: "workflow/rules/grpo.smk"
 
@@ -65,6 +69,7 @@ rule all:
                 policy=WORKFLOW.resolved.policies,
             ),
         ),
+        branch(WORKFLOW.makes("scratch"), then=["<results>/overlap/manifest.json"]),
         branch(
             WORKFLOW.makes("evals"),
             then=[

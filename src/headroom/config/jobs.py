@@ -39,6 +39,14 @@ class DemonstrationsJob(Strict):
     demonstrations: Demonstrations
 
 
+class OverlapJob(Strict):
+    """Count the held-out pages that also occur among those of the demonstrations."""
+
+    world: WorldSettings
+    demonstrations: dict[str, Positive] = Field(description="Task -> pages of the train pool that are demonstrated.")
+    held_out: dict[str, Positive] = Field(description="Pool -> pages.")
+
+
 class SftJob(Strict):
     """Train one initialisation."""
 

@@ -23,6 +23,7 @@ from headroom.config.jobs import (
     DemonstrationsJob,
     EvaluateJob,
     GrpoJob,
+    OverlapJob,
     ReadingJob,
     SelectJob,
     SftJob,
@@ -251,6 +252,18 @@ def resolve(config: Mapping[str, object], project: Path) -> Resolved:
     jobs: dict[str, Strict] = {
         "demonstrations": DemonstrationsJob(
             world=world, tasks=study.tasks.candidates, demonstrations=study.demonstrations
+        ),
+        "overlap": OverlapJob(
+            world=world,
+            demonstrations={
+                task: study.demonstrations.episodes_override.get(task, study.demonstrations.episodes_per_task)
+                for task in study.tasks.candidates
+            },
+            held_out={
+                "selection": study.tasks.selection_seeds,
+                "reading": study.evaluation.seeds,
+                "evaluation": study.evaluation.seeds,
+            },
         ),
         "select": SelectJob(world=world, tasks=study.tasks, max_new_tokens=study.evaluation.max_new_tokens),
         "reading": ReadingJob(world=world, evaluation=study.evaluation, statistics=study.statistics),

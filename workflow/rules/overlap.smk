@@ -1,0 +1,27 @@
+rule overlap:
+    """How many pages of the held-out pools also occur in the demonstrations, task by task."""
+    input:
+        config="<config>/overlap.json",
+        sources=closure.sources("measure.overlap"),
+        environment="envs/agent.yaml",
+    output:
+        table="<results>/overlap/overlap.csv",
+        manifest="<results>/overlap/manifest.json",
+        record="<results>/overlap/run.json",
+    log:
+        "<logs>/overlap.log",
+    benchmark:
+        "<benchmarks>/overlap.tsv"
+    conda:
+        "../../envs/agent.yaml"
+    threads: WORKFLOW.resources("demonstrations").threads
+    resources:
+        mem_mb=WORKFLOW.resources("demonstrations").mem_mb,
+        runtime=WORKFLOW.resources("demonstrations").runtime,
+        disk_mb=WORKFLOW.resources("demonstrations").disk_mb,
+        gpu=0,
+    params:
+        folder=subpath(output.manifest, parent=True),
+    shell:
+        "python -m headroom.measure.overlap --config {input.config}"
+        " --output {params.folder} 2>&1 | tee {log}"
