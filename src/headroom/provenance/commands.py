@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -17,7 +18,11 @@ VERIFY_EXITS = (
     "or not in the run table."
 )
 
+DIFF_EXITS = "Exit codes: 0 same bytes, made in the same way; 1 a target is not known; 2 wrong usage; 3 they differ."
+STALE_EXITS = "Exit codes: 0 nothing is stale; 1 the settings are wrong; 2 wrong usage; 3 something would run."
+
 ScaleOption = Annotated[str, typer.Option("--scale", help="smoke, tiny, small or paper; default: see config.yaml.")]
+TierOption = Annotated[str, typer.Option(help="scratch, checkpoints, evals or tables: which rules exist.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Everything, for a machine.")]
 
 
@@ -35,8 +40,8 @@ def open_project(*, cache: bool) -> Project:
 
 def default_scale(project: Project, named: str) -> str:
     """The scale that is meant."""
-    if named:
-        return named
+    if named or not (project.folder / "config.yaml").is_file():
+        return named or "tiny"
     from headroom.config.resolve import SETTINGS_FILE, ConfigError, load_yaml
 
     try:
@@ -119,7 +124,68 @@ def verify(
         raise typer.Exit(code)
 
 
+def diff(
+    a: Annotated[str, typer.Argument(help="A result: path or name.")],
+    b: Annotated[str, typer.Argument(help="Another one, also of another copy of the project.")],
+    scale: ScaleOption = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Why two results differ: the first stage where their chains part, and what is different there."""
+    from headroom.provenance import diff as differences
+    from headroom.provenance.audit import find_target
+
+    sides = []
+    try:
+        for text in (a, b):
+            project = project_of(text)
+            name = find_target(project, text, default_scale(project, scale))
+            node = project.owner(name)
+            if node is None:
+                raise LookupError(f"{name}: no record knows it")
+            sides.append((project, node))
+    except (LookupError, ValueError) as error:
+        raise SystemExit(f"headroom: {error.args[0]}") from error
+    steps = differences.compare(sides[0], sides[1])
+    if as_json:
+        typer.echo(json.dumps([vars(step) for step in steps], indent=2, sort_keys=True, ensure_ascii=False))
+    else:
+        typer.echo(differences.render(steps), nl=False)
+    if any(step.parts for step in steps):
+        raise typer.Exit(3)
+
+
+def project_of(text: str) -> Project:
+    """The project that a path lies in; the one around the working directory for a name."""
+    from headroom.provenance.walk import Project
+
+    place = Path(text).absolute()
+    if Path(text).exists():
+        for folder in place.parents:
+            if (folder / "Snakefile").is_file():
+                return Project(folder)
+    return open_project(cache=False)
+
+
+def stale(scale: ScaleOption = "", tier: TierOption = "scratch", as_json: JsonOption = False) -> None:
+    """What the edits in the working tree make stale, and why, before anything runs."""
+    from headroom.provenance import stale as staleness
+
+    project = open_project(cache=True)
+    try:
+        found = staleness.stale(project, default_scale(project, scale), tier)
+    except (LookupError, ValueError) as error:
+        raise SystemExit(f"headroom: {error.args[0]}") from error
+    if as_json:
+        typer.echo(json.dumps([vars(item) for item in found], indent=2, sort_keys=True, ensure_ascii=False))
+    else:
+        typer.echo(staleness.render(found), nl=False)
+    if found:
+        raise typer.Exit(3)
+
+
 def register(app: typer.Typer) -> None:
     """Add the subcommands."""
     app.command(epilog=AUDIT_EXITS)(audit)
     app.command(epilog=VERIFY_EXITS)(verify)
+    app.command(epilog=DIFF_EXITS)(diff)
+    app.command(epilog=STALE_EXITS)(stale)

@@ -105,11 +105,13 @@ def job_folders(project: Path, scale: str) -> list[str]:
 
 
 def figure_files(project: Path, scale: str) -> list[str]:
-    """Tables and drawings of the figures of a scale."""
+    """Tables and drawings of the figures of a scale, and the table of claims."""
     from headroom.config.workflow import load_figures
 
     names = load_figures(project)
-    return [path for name in names for path in (f"figures/{scale}/data/{name}.csv", f"figures/{scale}/{name}.pdf")]
+    found = [path for name in names for path in (f"figures/{scale}/data/{name}.csv", f"figures/{scale}/{name}.pdf")]
+    judged = (project / "workflow/rules/claims.smk").is_file()
+    return [*found, f"figures/{scale}/data/claims.csv"] if judged else found
 
 
 def _complete(project: Project, scale: str) -> Iterator[Finding]:
