@@ -1,6 +1,6 @@
 # The commands of this project. `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help setup reproduce smoke test bench lint clean
+.PHONY: help setup reproduce smoke report test bench lint clean
 SHELL := /bin/bash
 BIN := .venv/bin
 
@@ -15,6 +15,11 @@ reproduce: setup  ## the whole study at scale tiny
 
 smoke: setup  ## the same rules on tiny numbers, in minutes
 	@tools/study.sh smoke
+
+report: SCALE ?= tiny
+report: setup  ## one HTML file with all results of a finished run (SCALE=tiny)
+	@$(BIN)/snakemake --config scale=$(SCALE) --report results/$(SCALE)/report.html --report-stylesheet workflow/report/style.css
+	@echo "open results/$(SCALE)/report.html"
 
 test:  ## set-up and all tests, the smoke study included
 	@./setup.sh --dev

@@ -31,6 +31,9 @@ if "-m" in argv and argv[argv.index("-m") + 1].startswith("headroom."):
         targets = [output, folder / "records" / f"{output.stem}.{kind}.run.json"]
         if kind == "draw":
             targets += [output.with_suffix(".png"), folder / "captions" / f"{output.stem}.txt"]
+        if output.name == "claims.csv":
+            beside = ("data/deviations.csv", "claims.html", "captions/claims.rst")
+            targets += [folder / name for name in beside]
     else:
         targets = [output / name for name in files]
     for target in targets:

@@ -3,6 +3,7 @@ rule claims:
     input:
         claims="workflow/data/claims.yaml",
         deviations="workflow/data/deviations.yaml",
+        statistics=TABLES["statistics"],
         settings=list(WORKFLOW.resolved.files),
         contrasts=TABLES["contrasts"],
         task_contrasts=TABLES["task_contrasts"],
@@ -20,7 +21,13 @@ rule claims:
     output:
         table="<figures>/data/claims.csv",
         deviations="<figures>/data/deviations.csv",
-        page="<figures>/claims.html",
+        page=report(
+            "<figures>/claims.html",
+            caption="../report/claims.rst",
+            category="Claims",
+            labels={"page": "Claims, verdicts and settings that were ours"},
+        ),
+        summary="<figures>/captions/claims.rst",
         record="<figures>/records/claims.data.run.json",
     log:
         "<logs>/claims.log",
@@ -35,7 +42,7 @@ rule claims:
         disk_mb=WORKFLOW.resources("claims").disk_mb,
         gpu=0,
     params:
-        settings=f"results/{WORKFLOW.scale}/config",
+        settings=subpath(input.statistics, parent=True),
         tables=lambda wildcards, input: options(
             {
                 name: input[name]

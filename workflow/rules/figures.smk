@@ -37,7 +37,14 @@ if WORKFLOW.makes("evals"):
             ),
             environment="envs/figures.yaml",
         output:
-            table="<figures>/data/{figure}.csv",
+            table=report(
+                "<figures>/data/{figure}.csv",
+                caption="../report/numbers.rst",
+                category="Numbers",
+                labels=lambda wildcards: {
+                    "table": WORKFLOW.figures[wildcards.figure].title
+                },
+            ),
             record="<figures>/records/{figure}.data.run.json",
         log:
             "<logs>/figures/{figure}.data.log",
@@ -74,7 +81,14 @@ rule figure:
         environment="envs/figures.yaml",
     output:
         pdf="<figures>/{figure}.pdf",
-        png="<figures>/{figure}.png",
+        png=report(
+            "<figures>/{figure}.png",
+            caption="../report/figure.rst",
+            category="Figures",
+            labels=lambda wildcards: {
+                "figure": WORKFLOW.figures[wildcards.figure].title
+            },
+        ),
         caption="<figures>/captions/{figure}.txt",
         record="<figures>/records/{figure}.draw.run.json",
     log:

@@ -23,7 +23,7 @@ from headroom.files import write_csv, write_text
 from headroom.present import claim_inside as inside
 from headroom.present import claim_success as success
 from headroom.present.claim_tables import Finding, Tables
-from headroom.present.claims_page import page
+from headroom.present.claims_page import page, restructured
 from headroom.present.deviations import read_deviations
 from headroom.present.deviations import table as deviation_table
 from headroom.present.style import scale_of
@@ -131,7 +131,7 @@ def main(
     runs: Annotated[Path, typer.Option(help="The run table.")],
     output: Annotated[Path, typer.Option(help="figures/SCALE/data/claims.csv")],
 ) -> None:
-    """Write claims.csv, deviations.csv beside it and claims.html above it."""
+    """Write claims.csv, deviations.csv beside it, and above them claims.html and captions/claims.rst."""
     from headroom.provenance import record
 
     paths = {
@@ -139,9 +139,16 @@ def main(
         **{"rank": rank, "agreement": agreement, "drift": drift, "correlations": correlations, "grafts": grafts},
         **{"failures": failures, "runs": runs},
     }
-    html, table = output.parent.parent / "claims.html", output.parent / "deviations.csv"
-    inputs = {**paths, "claims": claims, "deviations": deviations}
-    with record.job(stage="present.claims", output=output, inputs=inputs, extra_outputs=[html, table]) as job:
+    folder = output.parent.parent
+    html, rst, table = folder / "claims.html", folder / "captions" / "claims.rst", output.parent / "deviations.csv"
+    settings_files = sorted(settings.rglob("*.json"))
+    inputs: dict[str, Path | Sequence[Path]] = {
+        **paths,
+        "claims": claims,
+        "deviations": deviations,
+        "settings": settings_files,
+    }
+    with record.job(stage="present.claims", output=output, inputs=inputs, extra_outputs=[html, rst, table]) as job:
         rule = load_job(settings / "contrast.json", ContrastJob).statistics
         regimes = load_job(settings / "failures.json", FailuresJob).regimes
         tables = Tables(
@@ -153,6 +160,7 @@ def main(
         write_csv(output, found)
         write_csv(table, chosen)
         write_text(html, page(found, chosen, scale))
+        write_text(rst, restructured(found, scale))
         job.notes["verdicts"] = {name: int((found["verdict"] == name).sum()) for name in VERDICTS}
         job.ending = "finished"
 

@@ -61,6 +61,27 @@ def plain(claims: pd.DataFrame) -> str:
     return "\n".join([*lines, "", summary(claims)])
 
 
+HEADLINES = ("gate-null", "gate-harm", "headroom-gain", "headroom-only", "degrade-localised", "embedding-inert")
+"""The claims on the report's first screen: those of the abstract that the other figures explain."""
+
+
+def restructured(claims: pd.DataFrame, scale: str) -> str:
+    """What came out and how sure it is, for the report's first screen."""
+    lines = [f"**What came out.** {summary(claims)} The headlines:", ""]
+    for row in records(claims[claims["id"].isin(HEADLINES)]):
+        numbers = ", ".join(part for part in (estimate(row), _text(row.n)) if part) or _short(row.detail)
+        lines.append(f"- **{MARKS.get(row.verdict, '–')} {row.verdict}**: {row.claim} {numbers}".rstrip())
+    label = SCALE_LABELS.get(scale, "")
+    lines += [
+        "",
+        f"**How sure.** {label[:1].upper()}{label[1:]}. Each verdict follows a rule that was fixed before "
+        "the run. Brackets are 95% intervals; where training seeds are repeated they count seeds and tasks, elsewhere "
+        "tasks for one trained policy. A null counts only where a gain of the declared margin is excluded.",
+        "",
+    ]
+    return "\n".join(lines)
+
+
 def deviations_markdown(deviations: pd.DataFrame) -> str:
     """The README's table of settings that were ours to choose."""
     lines = ["| setting | paper | here | why |", "|---|---|---|---|"]
@@ -115,7 +136,7 @@ STYLE = """
 body { font: 15px/1.45 system-ui, sans-serif; max-width: 76rem; margin: 1.5rem auto; padding: 0 1rem; }
 table { border-collapse: collapse; width: 100%; margin: 1rem 0 2rem; }
 th, td { text-align: left; vertical-align: top; padding: .45rem .6rem; border-bottom: 1px solid var(--line); }
-td.verdict { font-weight: 600; white-space: nowrap; } small { opacity: .8; }
+td.verdict { font-weight: 600; width: 8.5rem; } small { opacity: .8; }
 .reproduced { color: var(--good); } .not-reproduced { color: var(--bad); } .inconclusive { color: var(--open); }
 .other { color: var(--none); } summary { cursor: pointer; } code { overflow-wrap: anywhere; }
 """

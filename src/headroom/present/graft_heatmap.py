@@ -125,7 +125,7 @@ def _caption(table: pd.DataFrame, runs: list[tuple[str, str]]) -> str:
     draws = int(table.loc[table["kind"] == "control", "draws"].max()) if (table["kind"] == "control").any() else 0
     return (
         f"Change of greedy success in points when one parameter group is moved, {len(runs)} runs, {int(first.pages)} "
-        f"pages of {int(first.tasks)} tasks each, the same for every graft ({said}). *: the paired 95% interval "
+        f"pages of {int(first.tasks)} tasks each, the same for every graft ({said}). Star: the paired 95% interval "
         "(bootstrap over tasks) excludes no change. Bold: the interval of the difference to random edits of the same "
         f"parameter count and norm (mean of {draws} draws, grey rows) excludes zero. Groups without grey rows have no "
         "control. Depth bands (early, late) overlap the components."

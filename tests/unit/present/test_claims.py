@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from docutils.core import publish_parts
 from hypothesis import given
 from hypothesis import strategies as st
 from synthetic_study import REGIMES
@@ -16,7 +17,17 @@ from headroom.present.claim_inside import NEAR_ZERO, inert, moved_less, not_repa
 from headroom.present.claim_success import best_not_significant, harm, no_gain, ordered_harm
 from headroom.present.claim_tables import Tables, decide
 from headroom.present.claims import NOT_RUN, NOT_TESTABLE, RULES, main, read_claims, verdicts
-from headroom.present.claims_page import MARKS, between, deviations_markdown, markdown, page, readme, summary
+from headroom.present.claims_page import (
+    HEADLINES,
+    MARKS,
+    between,
+    deviations_markdown,
+    markdown,
+    page,
+    readme,
+    restructured,
+    summary,
+)
 from headroom.present.deviations import ABSENT, look_up, read_deviations, said, settings_files, table
 
 PROJECT = Path(__file__).resolve().parents[3]
@@ -302,6 +313,16 @@ def test_the_page_is_one_file_without_scripts_or_outside_resources(study: dict[s
     assert all(f'id="{name}"' in text for name in found["id"])
     assert summary(found) in text
     assert "prefers-color-scheme: dark" in text
+
+
+def test_the_summary_of_the_report_is_sound_and_says_the_scale(study: dict[str, Path]) -> None:
+    for scale in ("tiny", "smoke"):
+        text = restructured(verdicts(read_claims(CLAIMS), tables_of(study), scale), scale)
+        shown = publish_parts(text, writer="html", settings_overrides={"report_level": 1})["body"]
+        assert "system-message" not in shown
+        assert all(f"<strong>{words}</strong>" in shown for words in ("What came out.", "How sure."))
+        assert shown.count("<li>") == len(HEADLINES)
+        assert ("not evidence" in shown) == (scale == "smoke")
 
 
 def test_the_tables_of_a_readme_are_rewritten_in_place_and_only_there(study: dict[str, Path], tmp_path: Path) -> None:

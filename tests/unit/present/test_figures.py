@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from docutils.core import publish_parts
 from PIL import Image
 
 from headroom.config.jobs import ContrastJob, dump_job
@@ -61,6 +62,8 @@ def test_a_whole_study_is_drawn_with_its_caption(figure: str, study: dict[str, P
     assert re.search(r"\d", caption), "the caption says how many"
     assert "nan" not in caption
     assert "interval" in caption, "the caption says which interval, or that there is none"
+    shown = publish_parts(text, writer="html", settings_overrides={"report_level": 2})["body"]
+    assert "system-message" not in shown, "the report reads captions as reStructuredText"
 
 
 @pytest.mark.parametrize("thin", ["sparse", "empty"])
