@@ -116,10 +116,15 @@ EDITS = {
         replaced("src/headroom/present/style.py", "\n\n", "\n\n# edited\n"),
         {"figure gate", "figure training_curves"},
     ),
-    "a lost result": (
+    "a lost run": (
+        "results/smoke/grpo/grid-05/manifest.json",
+        removed("results/smoke/grpo/grid-05/manifest.json"),
+        {"grpo grid-05", "evaluate grid-05"},
+    ),
+    "a lost part of what is made already": (
         "results/smoke/rank/base/manifest.json",
         removed("results/smoke/rank/base/manifest.json"),
-        {"rank base", "mechanism"},
+        set(),
     ),
 }
 

@@ -183,9 +183,50 @@ def stale(scale: ScaleOption = "", tier: TierOption = "scratch", as_json: JsonOp
         raise typer.Exit(3)
 
 
+def release(
+    scale: ScaleOption = "",
+    level: Annotated[
+        str, typer.Option("--with", help="tables, evals or checkpoints: where a reader can start.")
+    ] = "evals",
+    output: Annotated[Path | None, typer.Option(help="The archive; default dist/headroom-SCALE.tar.gz.")] = None,
+) -> None:
+    """Pack the results of a scale, as recorded, into one archive, and list its files in results.lock."""
+    from headroom.provenance import release as packing
+
+    project = open_project(cache=False)
+    size = default_scale(project, scale)
+    if level not in packing.LEVELS:
+        raise SystemExit(f"headroom: --with {level}: say one of {', '.join(packing.LEVELS)}")
+    archive = output or project.folder / "dist" / f"headroom-{size}.tar.gz"
+    try:
+        entries = packing.pack(project, size, level, archive)
+    except (LookupError, ValueError) as error:
+        raise SystemExit(f"headroom: {error.args[0]}") from error
+    megabytes = archive.stat().st_size / (1 << 20)
+    typer.echo(f"{archive.name}: {len(entries)} files, {megabytes:.1f} MB; results.lock lists them, commit it")
+
+
+def unpack(
+    archive: Annotated[Path, typer.Argument(help="An archive that headroom release made.")],
+    force: Annotated[bool, typer.Option("--force", help="Overwrite files that differ.")] = False,
+    only: Annotated[list[str] | None, typer.Option(help="Only this path, or what lies below it.")] = None,
+) -> None:
+    """Put the files of a release into this project, each held to its digest, and to results.lock."""
+    from headroom.provenance import release as packing
+
+    project = open_project(cache=False)
+    try:
+        names = packing.unpack(project.folder, archive, force=force, only=tuple(only) if only else None)
+    except ValueError as error:
+        raise SystemExit(f"headroom: {error.args[0]}") from error
+    typer.echo(f"{len(names)} files; start from them with: snakemake --config tier=evals")
+
+
 def register(app: typer.Typer) -> None:
     """Add the subcommands."""
     app.command(epilog=AUDIT_EXITS)(audit)
     app.command(epilog=VERIFY_EXITS)(verify)
     app.command(epilog=DIFF_EXITS)(diff)
     app.command(epilog=STALE_EXITS)(stale)
+    app.command()(release)
+    app.command()(unpack)

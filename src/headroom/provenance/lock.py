@@ -36,13 +36,22 @@ def load(path: Path) -> dict[str, FileEntry]:
 
 @cache
 def _load(path: Path, _time: int, _size: int) -> dict[str, FileEntry]:
+    return parse(path.read_text(encoding="utf-8", errors="replace"), path.name)
+
+
+def parse(text: str, name: str) -> dict[str, FileEntry]:
+    """Read the text of a lock.
+
+    Raises:
+        ValueError: a line is none, or a path leads out of the project.
+    """
     found: dict[str, FileEntry] = {}
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+    for number, line in enumerate(text.splitlines(), 1):
         if not line or line.startswith("#"):
             continue
         match = _LINE.fullmatch(line)
         if match is None or not safe(match[3]) or match[3] in found:
-            raise ValueError(f"{path.name}: line {number} is damaged; restore it with git checkout {path.name}")
+            raise ValueError(f"{name}: line {number} is damaged; restore it with git checkout {name}")
         found[match[3]] = FileEntry(sha256=match[1], size=int(match[2]))
     return found
 
