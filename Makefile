@@ -1,6 +1,6 @@
 # The commands of this project. `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help setup reproduce smoke report test bench lint clean
+.PHONY: release verify help setup reproduce smoke report test bench lint clean
 SHELL := /bin/bash
 BIN := .venv/bin
 
@@ -24,6 +24,12 @@ report: setup  ## one HTML file with all results of a finished run (SCALE=tiny)
 test:  ## set-up and all tests, the smoke study included
 	@./setup.sh --dev
 	@$(BIN)/python -m pytest
+
+release:  ## what a finished study made, packed from its records: dist/headroom-SCALE.tar.gz (SCALE=tiny LEVEL=evals)
+	@$(BIN)/headroom release --scale $(or $(SCALE),tiny) --with $(or $(LEVEL),evals)
+
+verify:  ## read everything that was recorded again
+	@$(BIN)/headroom verify
 
 lint:  ## ruff, mypy, snakefmt, snakemake --lint, locks and schemas
 	@./setup.sh --dev

@@ -46,10 +46,15 @@ if WORKFLOW.makes("evals"):
     include: "workflow/rules/mechanism.smk"
 
 
+if WORKFLOW.released.archive:
+
+    include: "workflow/rules/released.smk"
+
+
 include: "workflow/rules/figures.smk"
 
 
-if WORKFLOW.makes("evals"):
+if WORKFLOW.judges:
 
     include: "workflow/rules/claims.smk"
 
@@ -78,7 +83,7 @@ rule all:
                 "<results>/mechanism/manifest.json",
                 "<results>/failures/manifest.json",
                 "<results>/filmstrip/manifest.json",
-                "<figures>/claims.html",
             ],
         ),
+        branch(WORKFLOW.judges, then="<figures>/claims.html"),
         expand("<figures>/{figure}.pdf", figure=WORKFLOW.figures),

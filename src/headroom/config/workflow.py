@@ -6,11 +6,12 @@ import csv
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from headroom.config.models import Resources
 from headroom.config.resolve import SUPERVISED, ConfigError, Resolved, resolve, write
+from headroom.provenance.release import Release, for_tier
 
 FIGURES_TABLE = "workflow/data/figures.tsv"
 
@@ -40,6 +41,8 @@ class Workflow:
 
     resolved: Resolved
     figures: Mapping[str, Figure]
+    released: Release = field(default_factory=Release)
+    """What the tier takes from the release; nothing at tier scratch, or where no archive is."""
 
     @property
     def scale(self) -> str:
@@ -49,6 +52,11 @@ class Workflow:
     def makes(self, tier: str) -> bool:
         """Whether the rules that produce this tier's files exist."""
         return TIERS.index(self.resolved.settings.tier) <= TIERS.index(tier)
+
+    @property
+    def judges(self) -> bool:
+        """Whether the tables that claims are judged by are made, or released."""
+        return self.makes("evals") or f"results/{self.scale}/contrast/contrasts.csv" in self.released.files
 
     @property
     def init_of(self) -> dict[str, str]:
@@ -88,7 +96,11 @@ def load(config: Mapping[str, object], project: Path) -> Workflow:
     beside = str(Path(sys.executable).parent)
     if os.environ.get("PATH", "").split(os.pathsep)[0] != beside:
         os.environ["PATH"] = os.pathsep.join([beside, os.environ.get("PATH", "")])
-    return Workflow(resolved, load_figures(project))
+    try:
+        released = for_tier(project, resolved.settings.scale, resolved.settings.tier)
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+    return Workflow(resolved, load_figures(project), released)
 
 
 def load_figures(project: Path) -> dict[str, Figure]:

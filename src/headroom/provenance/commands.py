@@ -210,13 +210,19 @@ def unpack(
     archive: Annotated[Path, typer.Argument(help="An archive that headroom release made.")],
     force: Annotated[bool, typer.Option("--force", help="Overwrite files that differ.")] = False,
     only: Annotated[list[str] | None, typer.Option(help="Only this path, or what lies below it.")] = None,
+    tier: Annotated[str, typer.Option(help="Only what this tier takes: checkpoints, evals or tables.")] = "",
+    scale: ScaleOption = "",
 ) -> None:
     """Put the files of a release into this project, each held to its digest, and to results.lock."""
     from headroom.provenance import release as packing
 
     project = open_project(cache=False)
     try:
-        names = packing.unpack(project.folder, archive, force=force, only=tuple(only) if only else None)
+        chosen = tuple(only or ())
+        if tier:
+            taken = packing.for_tier(project.folder, default_scale(project, scale), tier)
+            chosen += (*taken.files, *taken.folders)
+        names = packing.unpack(project.folder, archive, force=force, only=chosen if only or tier else None)
     except ValueError as error:
         raise SystemExit(f"headroom: {error.args[0]}") from error
     typer.echo(f"{len(names)} files; start from them with: snakemake --config tier=evals")
