@@ -31,6 +31,8 @@ if "-m" in argv and argv[argv.index("-m") + 1].startswith("headroom."):
         targets = [output, folder / "records" / f"{output.stem}.{kind}.run.json"]
         if kind == "draw":
             targets += [output.with_suffix(".png"), folder / "captions" / f"{output.stem}.txt"]
+        others = (folder / name for name in os.environ["STAND_IN_FIGURES"].split())
+        targets += [other for other in others if not other.exists()]
         if output.name == "claims.csv":
             beside = ("data/deviations.csv", "claims.html", "captions/claims.rst")
             targets += [folder / name for name in beside]
@@ -52,13 +54,18 @@ class Study:
     def snakemake(self, *options: str, scale: str = "smoke", tier: str = "scratch") -> subprocess.CompletedProcess[str]:
         """Run the real snakemake on the copy."""
         names = set(re.findall(r'"<results>/[^"]*?([\w.-]+\.(?:parquet|csv|json|txt))"', self._rules()))
+        figures = set(re.findall(r'"<figures>/([^"{}]+\.\w+)"', self._rules()))
         folders = {f"{name}/file" for name in re.findall(r'directory\("<results>/[^"]*?([\w-]+)"\)', self._rules())}
         return subprocess.run(
             [sys.executable, "-m", "snakemake", "--cores", "2", *options, "--config", f"scale={scale}", f"tier={tier}"],
             cwd=self.folder,
             capture_output=True,
             text=True,
-            env={**os.environ, "STAND_IN_FILES": " ".join(sorted(names | folders))},
+            env={
+                **os.environ,
+                "STAND_IN_FILES": " ".join(sorted(names | folders)),
+                "STAND_IN_FIGURES": " ".join(sorted(figures)),
+            },
             timeout=300,
         )
 
