@@ -228,6 +228,29 @@ def unpack(
     typer.echo(f"{len(names)} files; start from them with: snakemake --config tier=evals")
 
 
+def crate(
+    scale: ScaleOption = "",
+    level: Annotated[
+        str, typer.Option("--with", help="tables, evals or checkpoints: which files are inside.")
+    ] = "tables",
+    output: Annotated[Path | None, typer.Option(help="New folder; default dist/headroom-SCALE-crate.")] = None,
+) -> None:
+    """Export a finished study as a Workflow Run RO-Crate (Provenance Run profile)."""
+    from headroom.provenance import crate as exporting
+    from headroom.provenance.release import LEVELS
+
+    project = open_project(cache=False)
+    size = default_scale(project, scale)
+    if level not in LEVELS:
+        raise SystemExit(f"headroom: --with {level}: say one of {', '.join(LEVELS)}")
+    folder = output or project.folder / "dist" / f"headroom-{size}-crate"
+    try:
+        count = exporting.export(project, size, level, folder)
+    except (LookupError, ValueError) as error:
+        raise SystemExit(f"headroom: {error.args[0]}") from error
+    typer.echo(f"{folder.name}: {count} files and the run of every job, in ro-crate-metadata.json")
+
+
 def register(app: typer.Typer) -> None:
     """Add the subcommands."""
     app.command(epilog=AUDIT_EXITS)(audit)
@@ -236,3 +259,4 @@ def register(app: typer.Typer) -> None:
     app.command(epilog=STALE_EXITS)(stale)
     app.command()(release)
     app.command()(unpack)
+    app.command()(crate)

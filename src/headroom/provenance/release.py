@@ -40,7 +40,7 @@ MEMBER = "results.lock"
 EPOCH = 1783987200
 """Time of every file of an archive: the same as SOURCE_DATE_EPOCH of the rules."""
 
-_TEXT = (".json", ".jsonl", ".csv", ".tsv", ".txt", ".html", ".rst", ".md", ".svg", ".lock")
+_BINARY = (".parquet", ".safetensors", ".png", ".pdf", ".gz")
 _LEAKS = {
     "a home folder": re.compile(r"/(?:home|Users)/[^/\s\"']+/|/root/"),
     "a private key": re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY"),
@@ -61,7 +61,7 @@ class Release:
 
 def leaks(name: str, content: bytes) -> list[str]:
     """What a text must not hold and does, in words; empty for a file that may be published."""
-    if not name.endswith(_TEXT):
+    if name.endswith(_BINARY):
         return []
     text = content.decode("utf-8", "replace")
     found = [what for what, pattern in _LEAKS.items() if pattern.search(text)]
@@ -108,7 +108,7 @@ def pack(project: Project, scale: str, level: str, archive: Path) -> dict[str, F
         raise ValueError(f"nothing was made at scale {scale} yet; type: make reproduce")
     entries: dict[str, FileEntry] = {}
     for name in names:
-        if name.endswith(_TEXT) and (found := leaks(name, project.path(name).read_bytes())):
+        if not name.endswith(_BINARY) and (found := leaks(name, project.path(name).read_bytes())):
             raise ValueError(f"{name}: holds {found[0]}; nothing was packed")
         entries[name] = project.hasher.entry(project.path(name))
     with atomic(archive) as part, part.open("wb") as raw:
