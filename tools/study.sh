@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Run the study at one scale on this machine: study.sh SCALE [snakemake options]
+# Run the study at one scale on this machine: study.sh SCALE [targets and snakemake options]
 # After an interruption, even a kill -9, the same command goes on where it stopped.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-scale=${1:?usage: tools/study.sh SCALE [snakemake options]}
+scale=${1:?usage: tools/study.sh SCALE [targets and snakemake options]}
 shift
 cores=${CORES:-$(getconf _NPROCESSORS_ONLN)}
 
@@ -16,8 +16,8 @@ if command -v flock >/dev/null && ! flock --nonblock 9; then
 fi
 
 started=$SECONDS
-.venv/bin/snakemake --cores "$cores" --nolock --rerun-incomplete --keep-going --quiet rules host reason \
-    --config scale="$scale" "$@" 2>&1 9>&- | .venv/bin/python tools/progress.py 9>&- && status=0 || status=$?
+.venv/bin/snakemake "$@" --cores "$cores" --nolock --rerun-incomplete --keep-going --quiet rules host reason \
+    --config scale="$scale" 2>&1 9>&- | .venv/bin/python tools/progress.py 9>&- && status=0 || status=$?
 if [ "$status" != 0 ]; then
     echo "the study did not finish; what failed and why: .venv/bin/headroom runs --scale $scale, results/$scale/logs/" >&2
     exit "$status"

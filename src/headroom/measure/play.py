@@ -71,23 +71,35 @@ class PolicyPlayer:
     def _play(self, mode: str, starts: list[tuple[str, int, int]], temperature: float) -> list[Episode]:
         from headroom.train.rollout import rollout
 
-        episodes: list[Episode] = []
+        episodes: dict[tuple[str, int, int], Episode] = {}
         with progress(f"{self._label} {mode}".strip(), len(starts)) as bar:
-            for first in range(0, len(starts), EPISODES_AT_ONCE):
+            for some in _batches(starts):
                 batch = rollout(
                     self._world,
                     self._policy,
                     self._sampler,
-                    starts[first : first + EPISODES_AT_ONCE],
+                    some,
                     horizon=self._settings.horizon,
                     temperature=temperature,
                     seed=self._seed,
                     success_above=self._settings.success_above,
                     max_new_tokens=self._max_new_tokens,
                 )
-                episodes.extend(batch)
+                episodes.update(zip(some, batch, strict=True))
                 bar.advance(len(batch), sum(episode.success for episode in batch))
-        return episodes
+        return [episodes[start] for start in starts]
+
+
+def _batches(starts: Sequence[tuple[str, int, int]]) -> list[list[tuple[str, int, int]]]:
+    """One episode of each task at a time: the task's page then steps on, and replays nothing (a third less work)."""
+    together: dict[tuple[int, int], list[tuple[str, int, int]]] = {}
+    for start in starts:
+        together.setdefault(start[1:], []).append(start)
+    return [
+        group[first : first + EPISODES_AT_ONCE]
+        for group in together.values()
+        for first in range(0, len(group), EPISODES_AT_ONCE)
+    ]
 
 
 @contextmanager
