@@ -12,7 +12,7 @@ from headroom.agent.tokenizer import Turn
 from headroom.worlds.base import Element, Observation
 
 
-def training_turns() -> list[Turn]:
+def make_turns() -> list[Turn]:
     """Forty episodes of two made-up tasks; names vary, the frame words do not."""
     turns = []
     for seed in range(20):
@@ -35,8 +35,13 @@ def training_turns() -> list[Turn]:
 
 
 @pytest.fixture(scope="session")
-def codec() -> SlotCodec:
-    return SlotCodec.build(training_turns(), slot_count=64, closed_share=0.15, context=1024)
+def training_turns() -> list[Turn]:
+    return make_turns()
+
+
+@pytest.fixture(scope="session")
+def codec(training_turns: list[Turn]) -> SlotCodec:
+    return SlotCodec.build(training_turns, slot_count=64, closed_share=0.15, context=1024)
 
 
 @pytest.fixture(scope="session")
