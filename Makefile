@@ -19,7 +19,8 @@ smoke: setup  ## the same rules on tiny numbers, in minutes
 report: SCALE ?= tiny
 report: setup  ## one HTML file with all results of a finished run (SCALE=tiny)
 	@$(BIN)/snakemake --config scale=$(SCALE) --report results/$(SCALE)/report.html --report-stylesheet workflow/report/style.css
-	@echo "open results/$(SCALE)/report.html"
+	@$(BIN)/headroom lineage --scale $(SCALE)
+	@echo "open results/$(SCALE)/report.html, and results/$(SCALE)/audit/lineage.html for where each number comes from"
 
 test:  ## set-up and all tests, the smoke study included
 	@./setup.sh --dev

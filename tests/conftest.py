@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from open_hook import OPEN_HOOK
 
 # Small models: one thread is faster than several, and far faster on a busy machine. Before torch is imported.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -62,6 +63,7 @@ def finished_smoke(tmp_path_factory: pytest.TempPathFactory) -> Path:
         return Path(given)
     folder = _copy(tmp_path_factory.mktemp("smoke") / "headroom")
     (folder / ".venv").symlink_to(PROJECT / ".venv")
+    (folder / "src" / "sitecustomize.py").write_text(OPEN_HOOK)
     author = ["-c", "user.name=test", "-c", "user.email=test@localhost"]
     for command in (["init", "-q"], ["add", "."], [*author, "commit", "-qm", "copy"]):
         subprocess.run(["git", *command], cwd=folder, check=True)

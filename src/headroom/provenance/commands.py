@@ -251,12 +251,35 @@ def crate(
     typer.echo(f"{folder.name}: {count} files and the run of every job, in ro-crate-metadata.json")
 
 
+def lineage(
+    scale: ScaleOption = "",
+    output: Annotated[Path | None, typer.Option(help="Default results/SCALE/audit/lineage.html.")] = None,
+) -> None:
+    """Write one HTML page with the lineage of every figure as a graph to click through."""
+    from headroom.files import write_text
+    from headroom.provenance.page import page
+    from headroom.provenance.verify import figure_files
+
+    project = open_project(cache=True)
+    size = default_scale(project, scale)
+    names = [
+        name for name in figure_files(project.folder, size) if "/data/" not in name or name.endswith("/claims.csv")
+    ]
+    names = [name for name in names if project.owner(name) is not None]
+    if not names:
+        raise SystemExit(f"headroom: no figure was made at scale {size} yet; type: make reproduce")
+    place = output or project.folder / "results" / size / "audit" / "lineage.html"
+    write_text(place, page(project, size, names))
+    typer.echo(f"{len(names)} figures and tables: {project.name(place) if output is None else place}")
+
+
 def register(app: typer.Typer) -> None:
     """Add the subcommands."""
     app.command(epilog=AUDIT_EXITS)(audit)
     app.command(epilog=VERIFY_EXITS)(verify)
     app.command(epilog=DIFF_EXITS)(diff)
     app.command(epilog=STALE_EXITS)(stale)
+    app.command()(lineage)
     app.command()(release)
     app.command()(unpack)
     app.command()(crate)

@@ -310,3 +310,11 @@ def test_exit_codes_are_as_the_help_says(folder: Path) -> None:
     assert done.exit_code == 3
     document = json.loads(done.stdout)
     assert document["findings"][0]["path"] == "results/smoke/contrast/contrasts.csv"
+
+
+@pytest.mark.slow
+def test_verify_reads_at_the_speed_of_sha256sum(tmp_path: Path) -> None:
+    """A ratio on the same files in the same seconds; the benchmark's full size is in benchmarks/verify_speed.json."""
+    from verify_speed import measure
+
+    assert measure(tmp_path, [16 << 20] * 4 + [40 << 10] * 40, rounds=5)["ratio"] <= 1.3
