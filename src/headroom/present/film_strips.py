@@ -17,7 +17,7 @@ import pandas as pd
 
 from headroom.present.command import figure_command
 from headroom.present.style import BLUE, GREEN, GREY, PAGE, RED, empty
-from headroom.present.tables import records, true
+from headroom.present.tables import counted, records, true
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -71,7 +71,7 @@ def draw(table: pd.DataFrame) -> tuple[Figure, str]:
     across = int(shown["frame"].max()) + 1 if len(shown) else 1
     across = max(across, 4)
     figure, grid = plt.subplots(
-        max(len(strips), 1), across, figsize=(PAGE, max(len(strips), 1) * (PAGE / across * 1.45 + 0.25)), squeeze=False
+        max(len(strips), 1), across, figsize=(PAGE, max(len(strips), 1) * (PAGE / across * 1.55 + 0.25)), squeeze=False
     )
     for axes in grid.flat:
         axes.set_axis_off()
@@ -80,11 +80,11 @@ def draw(table: pd.DataFrame) -> tuple[Figure, str]:
     for line, (regime, role) in enumerate(strips):
         own = shown[(shown["regime"] == regime) & (shown["role"] == role)]
         for row in records(own):
-            _frame(grid[line, int(row.frame)], row)
+            _frame(grid[line, int(row.frame)], row, last=row.frame == own["frame"].max())
         first = own.iloc[0]
         who = "supervised policy" if role == "reference" else f"{regime} run {first['policy']}"
         end = "solved" if true(first["success"]) else "failed"
-        title = f"{who}: {end} after {first['turns']:.0f} turns ({first['task']})"
+        title = f"{who}: {end} after {counted(first['turns'], 'turn')} ({first['task']})"
         grid[line, 0].text(0, -10, title, fontsize=7, va="bottom").set_in_layout(False)
     pages = "; ".join(
         f"{regime}: {own['task'].iloc[0]}, page {own['page_seed'].iloc[0]:.0f} ({own['rule'].iloc[0]})"
@@ -101,21 +101,25 @@ def draw(table: pd.DataFrame) -> tuple[Figure, str]:
     return figure, caption
 
 
-def _frame(axes: Axes, row: Any) -> None:
+def _frame(axes: Axes, row: Any, *, last: bool) -> None:
+    """One page with its action; the last one of a strip says how the episode ended."""
     from PIL import Image
 
     with Image.open(io.BytesIO(base64.b64decode(row.png))) as image:
         axes.imshow(image.convert("RGB"), interpolation="antialiased")
     height, width = WIDTH * 210 / 160, WIDTH
-    axes.set_ylim(height + 60, -34)  # room for the text
+    axes.set_ylim(height + 84, -34)  # room for the text
     axes.plot([0, width, width, 0, 0], [0, 0, height, height, 0], color=GREY, linewidth=0.6, clip_on=False)
-    ends = not isinstance(row.action, str) or not row.action
-    said = ("solved" if true(row.success) else "failed") if ends else f"{row.turn + 1:.0f}. {row.action}"
-    colour = (GREEN if true(row.success) else RED) if ends else "black"
-    lines = textwrap.wrap(said, 24, max_lines=2, placeholder="...")
-    axes.text(0, height + 8, "\n".join(lines), fontsize=5.5, va="top", color=colour)
+    said = row.action if isinstance(row.action, str) else ""
+    lines = textwrap.wrap(f"{row.turn + 1:.0f}. {said}", 24, max_lines=2, placeholder="...") if said else []
+    axes.text(0, height + 8, "\n".join(lines), fontsize=5.5, va="top")
+    below = []
     if isinstance(row.outcome, str) and row.outcome not in ("", "ok"):
-        axes.text(0, height + 14 + 27 * len(lines), row.outcome, fontsize=5.5, va="top", color=BLUE, weight="bold")
+        below.append((row.outcome, BLUE))
+    if last:
+        below.append(("solved", GREEN) if true(row.success) else ("failed", RED))
+    for place, (text, colour) in enumerate(below, start=len(lines)):
+        axes.text(0, height + 8 + 27 * place, text, fontsize=5.5, va="top", color=colour, weight="bold")
 
 
 if __name__ == "__main__":

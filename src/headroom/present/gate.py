@@ -16,7 +16,7 @@ import pandas as pd
 from headroom.config.jobs import ContrastJob, load_job
 from headroom.present.command import figure_command
 from headroom.present.style import MARKERS, PAGE, PALETTE, empty, margin_band, spans, zero_line
-from headroom.present.tables import records
+from headroom.present.tables import counted, records
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -90,7 +90,7 @@ def draw(table: pd.DataFrame) -> tuple[Figure, str]:
     axes.set_title("GRPO on mastered tasks: the learning-rate gate")
     first = table.iloc[0]
     caption = (
-        f"Greedy success of {len(table)} GRPO runs minus that of the supervised policy they start from "
+        f"Greedy success of {counted(len(table), 'GRPO run')} minus that of the supervised policy they start from "
         f"({100 * first.reference_success:.1f}%), on the same {int(first.pairs)} pages of {int(first.tasks)} mastered "
         "tasks. Bars: paired 95% intervals, bootstrap over tasks (clusters), for one trained policy each. Grey band: "
         f"differences declared equivalent to none beforehand (within {margin:g} points). Runs beside one another "

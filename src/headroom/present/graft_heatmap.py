@@ -15,7 +15,7 @@ import pandas as pd
 
 from headroom.present.command import figure_command
 from headroom.present.style import GREY, PAGE, empty
-from headroom.present.tables import records
+from headroom.present.tables import counted, records
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -105,13 +105,15 @@ def _panel(
         dark = abs(values[place]) > 0.6 * bound
         axes.text(
             place[1], place[0], f"{values[place]:+.0f}" + ("*" if sure else ""), ha="center", va="center", fontsize=6.5,
-            weight="bold" if beats else "normal", color="white" if dark else "black",
+            weight="bold" if beats else "normal", style="italic" if row.kind == "control" else "normal",
+            color="white" if dark else "black",
         )  # fmt: skip
     image = axes.imshow(values, cmap="PuOr", vmin=-bound, vmax=bound, aspect="auto")
     axes.set_xticks(range(len(runs)), [f"{regime}\n{run}" for regime, run in runs], fontsize=6)
     axes.tick_params(length=0)
-    for control in (place for place, (_, is_control) in enumerate(keys) if is_control):
-        axes.axhspan(control - 0.5, control + 0.5, fill=False, hatch="....", edgecolor="#DDDDDD", linewidth=0)
+    for line in range(1, len(keys)):
+        if not keys[line][1]:  # a control stays together with its group
+            axes.axhline(line - 0.5, color="white", linewidth=2.0)
     return image
 
 
@@ -124,11 +126,12 @@ def _caption(table: pd.DataFrame, runs: list[tuple[str, str]]) -> str:
     )
     draws = int(table.loc[table["kind"] == "control", "draws"].max()) if (table["kind"] == "control").any() else 0
     return (
-        f"Change of greedy success in points when one parameter group is moved, {len(runs)} runs, {int(first.pages)} "
-        f"pages of {int(first.tasks)} tasks each, the same for every graft ({said}). Star: the paired 95% interval "
-        "(bootstrap over tasks) excludes no change. Bold: the interval of the difference to random edits of the same "
-        f"parameter count and norm (mean of {draws} draws, grey rows) excludes zero. Groups without grey rows have no "
-        "control. Depth bands (early, late) overlap the components."
+        f"Change of greedy success in points when one parameter group is moved, {counted(len(runs), 'run')}, "
+        f"{int(first.pages)} pages of {int(first.tasks)} tasks each, the same for every graft ({said}). Star: the "
+        "paired 95% interval (bootstrap over tasks) excludes no change. Bold: the interval of the difference "
+        "to random edits of the "
+        f"same parameter count and norm (mean of {counted(draws, 'draw')}, italic) excludes zero. Groups without such "
+        "a row have no control. Depth bands (early, late) overlap the components."
     )
 
 

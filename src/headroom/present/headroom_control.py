@@ -15,6 +15,7 @@ import pandas as pd
 
 from headroom.present.command import figure_command
 from headroom.present.style import BLUE, GREY, ORANGE, PAGE, empty, zero_line
+from headroom.present.tables import counted
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -80,7 +81,8 @@ def draw(table: pd.DataFrame) -> tuple[Figure, str]:
     _draw_sets(left, by_run)
     _draw_tasks(right, by_task)
     counts = ", ".join(
-        f"{len(part)} runs on {int(part['tasks'].iloc[0])} {name} tasks ({int(part['pairs'].iloc[0])} pages)"
+        f"{counted(len(part), 'run')} on {counted(part['tasks'].iloc[0], f'{name} task')} "
+        f"({counted(part['pairs'].iloc[0], 'page')})"
         for name, part in by_run.groupby("task_set", sort=False)
     )
     caption = (

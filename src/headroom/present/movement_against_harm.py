@@ -10,7 +10,7 @@ import pandas as pd
 
 from headroom.present.command import figure_command
 from headroom.present.style import LEVEL_MARKERS, LEVELS, PAGE, empty, spans, zero_line
-from headroom.present.tables import records
+from headroom.present.tables import counted, records
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -64,9 +64,10 @@ def draw(table: pd.DataFrame) -> tuple[Figure, str]:
         f"{int(points['pairs'].iloc[0])} pages of {int(points['tasks'].iloc[0])} tasks" if len(points) else "no page"
     )
     caption = (
-        f"Left: relative movement of all weights against the change of greedy success, {len(points)} runs, both "
-        f"against the policy a run started from, {pages}; bars: paired 95% intervals, bootstrap over tasks. Spearman's "
-        f"rho of movement with success, 95% bootstrap intervals over policies: {said or 'too few policies'}. Right: "
+        f"Left: relative movement of all weights against the change of greedy success, {counted(len(points), 'run')}, "
+        f"both against the policy a run started from, {pages}; bars: paired 95% intervals, bootstrap over tasks. "
+        "Spearman's rho of movement with success, 95% bootstrap intervals over policies: "
+        f"{said or 'too few policies'}. Right: "
         "relative movement of each parameter group (norm of the change over the norm of the weights), a point a run "
         "from the supervised policy, the bar their median. How much a movement matters is what the grafts say, not "
         "its size."

@@ -9,7 +9,7 @@ import pandas as pd
 
 from headroom.present.command import figure_command
 from headroom.present.style import LEVEL_LINES, LEVELS, PAGE, empty, spans
-from headroom.present.tables import records, true
+from headroom.present.tables import counted, records, true
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -55,8 +55,9 @@ def draw(table: pd.DataFrame) -> tuple[Figure, str]:
     runs = table.loc[table["learning_rate_level"].notna(), "policy"].nunique()
     caption = (
         f"Effective rank (Roy and Vetterli 2007, {'centred' if true(first['centred']) else 'not centred'}) "
-        f"of hidden states by layer, for the supervised policy, the base initialisation and {runs} runs, on the same "
-        f"turns of {int(first['episodes'])} probe episodes (width {int(first['width'])}). Bars, on the supervised "
+        f"of hidden states by layer, for the supervised policy, the base initialisation and {counted(runs, 'run')}, on "
+        f"the same turns of {int(first['episodes'])} probe episodes (width {int(first['width'])}). Bars, on "
+        "the supervised "
         "policy: 95% bootstrap intervals over episodes; every run's stands in the CSV. A thin line is one run."
     )
     return figure, caption

@@ -14,6 +14,11 @@ def records(table: pd.DataFrame) -> Iterator[Any]:
     yield from table.itertuples(index=False)
 
 
+def counted(number: float, noun: str) -> str:
+    """``1 run``, ``2 runs``."""
+    return f"{int(number)} {noun}{'' if int(number) == 1 else 's'}"
+
+
 def extreme(table: pd.DataFrame, column: str, *, largest: bool = True) -> dict[str, Any]:
     """The row with the largest (smallest) value of a column, missing ones left out; the first of equals."""
     values = table[column].dropna()

@@ -13,6 +13,7 @@ import pandas as pd
 
 from headroom.present.command import figure_command
 from headroom.present.style import LEVEL_LINES, LEVELS, PAGE, empty
+from headroom.present.tables import counted
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -80,9 +81,11 @@ def draw(table: pd.DataFrame) -> tuple[Figure, str]:
         figure.legend(*drawn.get_legend_handles_labels(), title="learning rate", loc="outside upper center", ncols=4)
     runs = table["run"].nunique()
     caption = (
-        f"Training of {runs} GRPO runs on the mastered tasks, from the supervised policy. Thin: a run; thick: the "
-        "median over the runs of a learning rate (of every KL weight, clipping and seed). No interval is drawn: each "
-        "thin line is one run, and a step holds only the pages of that step. Live groups hold a success and a failure; "
+        f"Training of {counted(runs, 'GRPO run')} on the mastered tasks, from the supervised policy. Thin: a run; "
+        "thick: the median over the runs of a learning rate (of every KL weight, clipping and seed). No "
+        "interval is drawn: "
+        "each thin line is one run, and a step holds only the pages of that step. Live groups hold a success "
+        "and a failure; "
         "all others teach nothing. KL is measured where it has a weight. Weight change: norm of the movement over "
         "the norm of the initial weights. A warning of collapse is entropy falling and episodes running into the turn "
         "limit together; entropy alone gives false alarms."
