@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from headroom.provenance import closure
-from headroom.provenance.stale import _environments, _other_pins
+from headroom.provenance.release import BELOW
+from headroom.provenance.stale import TIER_OF, _environments, _other_pins
 
 PROJECT = Path(__file__).parents[2]
 
@@ -27,6 +28,17 @@ def test_every_stage_has_the_environment_that_its_rule_names() -> None:
             assert closure.files(stage)
     stages = {name for path in (PROJECT / "workflow/rules").glob("*.smk") for name in stages_of(path)}
     assert stages <= set(found)
+
+
+def test_every_rule_belongs_to_a_tier() -> None:
+    rules = {
+        name
+        for path in (PROJECT / "workflow/rules").glob("*.smk")
+        for name in re.findall(r"^\s*rule (\w+):", path.read_text(), re.MULTILINE)
+    }
+    assert {name for names in TIER_OF.values() for name in names} == rules - {"released"}
+    assert set(BELOW["checkpoints"]) == set(TIER_OF["scratch"])
+    assert set(BELOW["evals"]) == {*TIER_OF["scratch"], *TIER_OF["checkpoints"]}
 
 
 def stages_of(path: Path) -> list[str]:

@@ -24,12 +24,12 @@ from headroom.provenance.digest import CHUNK, sha256_file
 from headroom.provenance.manifest import MANIFEST, FileEntry
 from headroom.provenance.walk import Project, is_record, walk_files
 
-TABLES = ("contrast", "mechanism", "reading", "failures", "filmstrip", "select")
+TABLES = ("contrast", "mechanism", "reading", "failures", "filmstrip", "select", "overlap")
 """Result folders that the figures and claims are computed from, small enough to go into every release."""
 
 BELOW = {
-    "checkpoints": ("demonstrations", "sft", "grpo"),
-    "evals": ("demonstrations", "sft", "grpo", "select", "reading", "evaluate", "probe", "rank", "graft"),
+    "checkpoints": ("demonstrations", "overlap", "sft", "grpo"),
+    "evals": ("demonstrations", "overlap", "sft", "grpo", "select", "reading", "evaluate", "probe", "rank", "graft"),
 }
 """Tier -> result folders that its rules take and do not make."""
 

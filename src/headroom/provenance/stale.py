@@ -21,7 +21,7 @@ from headroom.provenance.schema import Input
 from headroom.provenance.walk import Node, Project
 
 TIER_OF = {
-    "scratch": ("demonstrations", "sft", "grpo"),
+    "scratch": ("demonstrations", "overlap", "sft", "grpo"),
     "checkpoints": ("select", "reading", "evaluate", "probe", "rank", "graft"),
     "evals": ("contrast", "mechanism", "failures", "filmstrip", "figure_data", "claims"),
     "tables": ("figure",),
