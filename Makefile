@@ -1,6 +1,6 @@
 # The commands of this project. `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: release verify help setup reproduce smoke report test bench lint clean
+.PHONY: help setup reproduce smoke report test release verify bench lint clean
 SHELL := /bin/bash
 BIN := .venv/bin
 

@@ -138,8 +138,11 @@ def _complete(project: Project, scale: str) -> Iterator[Finding]:
                 yield Finding(name, "note", "diverged; its contrast counts as it is")
         elif name in endings:
             state = endings[name]
-            gone = "finished, and its result was removed" if state in ("finished", "diverged") else f"was {state}"
-            yield Finding(name, "failed", f"the last attempt {gone}; see headroom runs")
+            if state in ("finished", "diverged"):
+                text = "finished, and its result was removed"
+            else:
+                text = "has not ended: it runs now, or was killed" if state == "killed" else f"ended as {state}"
+            yield Finding(name, "failed", f"the last attempt {text}; see headroom runs")
         elif released and not any(path.startswith(f"{name}/") or path == name for path in released):
             yield Finding(name, "note", "is not here and was not released")
         else:
