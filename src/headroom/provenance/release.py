@@ -113,7 +113,9 @@ def pack(project: Project, scale: str, level: str, archive: Path) -> dict[str, F
         entries[name] = project.hasher.entry(project.path(name))
     with atomic(archive) as part, part.open("wb") as raw:
         _write(raw, project, entries)
-    lock.save(project.folder, scale, entries)
+    listed = lock.of_scale(project.folder, scale)
+    if any(listed.get(name) != entry for name, entry in entries.items()):  # else: a part of what is released already
+        lock.save(project.folder, scale, entries)
     return entries
 
 
@@ -175,6 +177,22 @@ def _copy(archive: Path, name: str, entry: FileEntry, stream: IO[bytes], out: IO
         raise ValueError(f"{archive}: {name} is damaged; fetch the archive again")
 
 
+def contents(archive: Path) -> dict[str, FileEntry]:
+    """What an archive says that it holds: its first member, without reading the rest.
+
+    Raises:
+        ValueError: it is not a release.
+    """
+    try:
+        with tarfile.open(archive, mode="r:gz") as tar:
+            first = tar.next()
+            if first is not None and first.name == MEMBER and first.isreg():
+                return _listing(tar, first)
+    except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
+        raise ValueError(f"{archive}: cannot be read ({error}); fetch the archive again") from error
+    raise ValueError(f"{archive}: is not a release of headroom")
+
+
 def _listing(tar: tarfile.TarFile, info: tarfile.TarInfo) -> dict[str, FileEntry]:
     stream = tar.extractfile(info)
     return lock.parse((stream.read() if stream else b"").decode("utf-8", "replace"), MEMBER)
@@ -216,14 +234,21 @@ def find(folder: Path, scale: str) -> str | None:
 
 
 def for_tier(folder: Path, scale: str, tier: str) -> Release:
-    """What the rules of a tier take from the release, by ``results.lock``; nothing at tier scratch."""
+    """What the rules of a tier take from the archive: what ``results.lock`` lists too; nothing at tier scratch.
+
+    Raises:
+        ValueError: the archive or the lock is damaged.
+    """
     archive = find(folder, scale)
     if tier == "scratch" or archive is None:
         return Release()
+    held = contents(folder / archive)
     prefix = f"results/{scale}/"
     taken: dict[str, FileEntry] = {}
     folders: set[str] = set()
     for name, entry in lock.of_scale(folder, scale).items():
+        if held.get(name) != entry:
+            continue
         parts = name.split("/")
         inside = (
             parts[2] in BELOW[tier] if tier in BELOW else name.endswith(".csv") and not name.endswith("/claims.csv")

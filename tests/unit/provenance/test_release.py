@@ -180,6 +180,24 @@ def test_a_tier_takes_from_the_release_what_its_rules_do_not_make(folder: Path) 
     assert not [name for name in tables if name.endswith(".pdf")]
 
 
+def test_a_small_archive_of_released_tables_leaves_the_lock_and_gives_what_it_holds(folder: Path) -> None:
+    pack(folder, "evals")
+    before = (folder / lock.NAME).read_bytes()
+    (folder / "dist").mkdir()
+    release.pack(Project(folder), "smoke", "tables", folder / "dist/headroom-smoke.tar.gz")
+    assert (folder / lock.NAME).read_bytes() == before
+    assert "results/smoke/contrast/contrasts.csv" in release.for_tier(folder, "smoke", "tables").files
+    taken = release.for_tier(folder, "smoke", "evals").files
+    assert not [name for name in taken if name.endswith("episodes.parquet")]
+
+
+def test_an_archive_that_is_none_stops_the_workflow_with_its_name(folder: Path) -> None:
+    (folder / "dist").mkdir()
+    (folder / "dist/headroom-smoke.tar.gz").write_text("x")
+    with pytest.raises(ValueError, match=r"headroom-smoke\.tar\.gz: cannot be read"):
+        release.for_tier(folder, "smoke", "evals")
+
+
 def test_the_lock_keeps_other_scales_and_reads_what_it_writes(tmp_path: Path) -> None:
     from headroom.provenance.manifest import FileEntry
 
