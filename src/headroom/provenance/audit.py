@@ -203,7 +203,7 @@ def find_target(project: Project, text: str, scale: str) -> str:
 
 
 def claim_files(project: Project, claim: str, scale: str) -> tuple[dict[str, str], list[str]] | None:
-    """The line of a claim in the claims table, and the files that its verdict rests on; None when it is no claim."""
+    """The line of a claim in the claims table, and the results that its verdict rests on; None when it is no claim."""
     for table in sorted((project.folder / f"figures/{scale}").rglob("claims.csv")):
         with table.open(encoding="utf-8", newline="") as stream:
             for line in csv.DictReader(stream):
@@ -211,7 +211,8 @@ def claim_files(project: Project, claim: str, scale: str) -> tuple[dict[str, str
                     cells = {key: value or "" for key, value in line.items() if key}
                     text = cells.get("files") or cells.get("rests_on") or ""
                     files = [part for part in text.replace(";", " ").replace(",", " ").split() if part]
-                    return cells, files or [project.name(table)]
+                    made = [name for name in files if project.owner(name) is not None]
+                    return cells, made or [project.name(table)]
     return None
 
 

@@ -121,7 +121,9 @@ def test_what_was_released_and_what_was_made_here_are_told_apart_by_bytes(folder
 
 def test_a_claim_shows_its_verdict_and_the_files_it_rests_on(folder: Path) -> None:
     table = folder / "figures/smoke/claims.csv"
-    table.write_text("id,verdict,files\ngate-null,reproduced,results/smoke/contrast/contrasts.csv\n")
+    table.write_text(
+        "id,verdict,files\ngate-null,reproduced,results/smoke/contrast/contrasts.csv workflow/data/runs.tsv\n"
+    )
     done = CliRunner().invoke(app, ["audit", "gate-null", "--scale", "smoke"])
     assert done.exit_code == 0, done.output
     assert "verdict: reproduced" in done.stdout
