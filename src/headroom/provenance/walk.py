@@ -147,6 +147,7 @@ class Project:
         self.unreadable: dict[str, list[Finding]] = {}
         self._nodes: dict[str, Node | None] = {}
         self._owners: dict[str, Node | None] = {}
+        self._records: dict[str, list[Node]] = {}
 
     def path(self, name: str) -> Path:
         """A path as records write it, on this disk."""
@@ -167,7 +168,9 @@ class Project:
 
     def records(self, scale: str) -> list[Node]:
         """All readable records of a scale, in the order of their paths; ``unreadable`` holds the others."""
-        found = []
+        if scale in self._records:
+            return self._records[scale]
+        found = self._records[scale] = []
         for top in (f"results/{scale}", f"figures/{scale}"):
             for path in walk_files(self.folder / top):
                 name = path.relative_to(self.folder).as_posix()
