@@ -27,7 +27,7 @@ if "-m" in argv and argv[argv.index("-m") + 1].startswith("headroom.") and "--ou
         if path.endswith(".pyc"):  # what was compiled from it is what was read
             folder, name = os.path.split(path)
             path = os.path.join(os.path.dirname(folder), name.split(".")[0] + ".py")
-        if path in seen:
+        if path in seen or not os.path.isfile(path):  # a folder that is being removed, or nothing at all
             return
         seen.add(path)
         if path.startswith(root):
