@@ -32,6 +32,11 @@ if WORKFLOW.makes("evals"):
                     for name in WORKFLOW.figures[wildcards.figure].tables
                 }
             ),
+            frames=lambda wildcards: (
+                "<results>/filmstrip/manifest.json"
+                if "filmstrip" in WORKFLOW.figures[wildcards.figure].tables
+                else []
+            ),
             sources=lambda wildcards: closure.sources(
                 f"present.{WORKFLOW.figures[wildcards.figure].module}"
             ),

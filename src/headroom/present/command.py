@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import argparse
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,8 +28,14 @@ Data = Callable[..., pd.DataFrame]
 Draw = Callable[[pd.DataFrame], "tuple[Figure, str]"]
 
 
-def figure_command(name: str, data: Data, draw: Draw) -> None:
+def figure_command(name: str, data: Data, draw: Draw, beside: Mapping[str, str] | None = None) -> None:
     """Parse the command line of the figure ``name`` and run one of its commands.
+
+    Args:
+        name: Module of the figure.
+        data: Makes the numbers.
+        draw: Draws them.
+        beside: Parameter of ``data`` -> pattern of the files in its folder that ``data`` reads too: inputs as well.
 
     Raises:
         SystemExit: an input is missing or lacks a column; the message names the file.
@@ -50,7 +56,11 @@ def figure_command(name: str, data: Data, draw: Draw) -> None:
     arguments = parser.parse_args()
     if arguments.command == "data":
         paths = {parameter: getattr(arguments, parameter) for parameter in parameters}
-        with record.job(stage=f"present.{name}", output=arguments.output, inputs=paths) as job:
+        more = {
+            f"{parameter}-files": sorted(paths[parameter].parent.glob(pattern))
+            for parameter, pattern in (beside or {}).items()
+        }
+        with record.job(stage=f"present.{name}", output=arguments.output, inputs={**paths, **more}) as job:
             write_csv(arguments.output, _checked(data, paths))
             job.ending = "finished"
         return

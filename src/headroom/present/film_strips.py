@@ -123,4 +123,4 @@ def _frame(axes: Axes, row: Any, *, last: bool) -> None:
 
 
 if __name__ == "__main__":
-    figure_command("film_strips", data, draw)
+    figure_command("film_strips", data, draw, beside={"filmstrip": "*/*.png"})
