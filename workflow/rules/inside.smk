@@ -1,11 +1,11 @@
 rule probe:
-    """The supervised policy's own greedy turns on selection pages: what every checkpoint reads when it is measured."""
+    """The supervised policy's own greedy turns on the reading's pages: what every checkpoint reads when it is measured."""
     input:
         config="<config>/probe.json",
         supervised="<results>/sft/sft/manifest.json",
         checkpoint=ancient("<results>/sft/sft/checkpoint"),
-        selection="<results>/select/manifest.json",
-        episodes=ancient("<results>/select/episodes.parquet"),
+        reading="<results>/reading/manifest.json",
+        episodes=ancient("<results>/reading/episodes.parquet"),
         task_sets="<results>/select/task_sets.json",
         sources=closure.sources("measure.probe"),
         environment="envs/agent.yaml",
@@ -27,11 +27,11 @@ rule probe:
         disk_mb=WORKFLOW.resources("probe").disk_mb,
         gpu=WORKFLOW.resources("probe").gpu,
     params:
-        selection=subpath(input.selection, parent=True),
+        reading=subpath(input.reading, parent=True),
         folder=subpath(output.manifest, parent=True),
     shell:
         "python -m headroom.measure.probe"
-        " --config {input.config} --checkpoint {input.checkpoint} --selection {params.selection}"
+        " --config {input.config} --checkpoint {input.checkpoint} --reading {params.reading}"
         " --task-sets {input.task_sets} --output {params.folder} 2>&1 | tee {log}"
 
 

@@ -1,9 +1,9 @@
 """The probe: fixed turns on which the hidden states of every checkpoint are read.
 
-The turns are the supervised policy's own greedy turns on pages of the selection pool (never trained on, never
-evaluated on), the first few of each episode. Token ids are written down once, with the tokenizer of that policy, and
-every checkpoint reads those very ids: a spectrum depends on the tokens and on their number, so nothing of the probe
-may differ between two checkpoints that are compared.
+The turns are the supervised policy's own greedy turns on pages of the reading pool (never trained on, never
+evaluated on, and not those that chose the tasks), the first few of each episode. Token ids are written down once,
+with the tokenizer of that policy, and every checkpoint reads those very ids: a spectrum depends on the tokens and on
+their number, so nothing of the probe may differ between two checkpoints that are compared.
 """
 
 from __future__ import annotations
@@ -129,23 +129,29 @@ def read_probe(folder: Path) -> ProbeTurns:
 
 
 def chosen_episodes(played: pd.DataFrame, tasks: Sequence[str], seeds: Sequence[int]) -> pd.DataFrame:
-    """The greedy, scored episodes of these tasks and pages.
+    """The greedy, scored episodes of the reading on these tasks and pages.
 
     Raises:
-        ValueError: there are none.
+        ValueError: there are none, or a page was not played.
     """
+    missing = sorted(set(seeds) - set(played["seed"]))
+    if missing:
+        raise ValueError(
+            f"the reading played no page of {len(missing)} of the probe's {len(seeds)} seeds; "
+            "mechanism.probe.seeds must not exceed evaluation.seeds"
+        )
     counted = episodes.scored(played)
     rows = counted[(counted["mode"] == "greedy") & counted["task"].isin(tasks) & counted["seed"].isin(seeds)]
     rows = rows[rows["turns"] > 0]
     if rows.empty:
-        raise ValueError("the selection holds no greedy episode on the probe's tasks and pages; select again")
+        raise ValueError("the reading holds no greedy episode on the probe's tasks and pages; run the reading again")
     return rows
 
 
 def main(
     config: Annotated[Path, typer.Option(help="Resolved ProbeJob.")],
     checkpoint: Annotated[Path, typer.Option(help="The supervised checkpoint.")],
-    selection: Annotated[Path, typer.Option(help="Directory of the selection: its greedy episodes are replayed.")],
+    reading: Annotated[Path, typer.Option(help="Directory of the headroom reading: its greedy episodes are replayed.")],
     task_sets: Annotated[Path, typer.Option(help="task_sets.json of the selection.")],
     output: Annotated[Path, typer.Option(help="Result directory.")],
 ) -> None:
@@ -159,10 +165,10 @@ def main(
     with record.job(
         stage="measure.probe",
         output=output,
-        inputs={"checkpoint": checkpoint, "selection": selection, "task-sets": task_sets},
+        inputs={"checkpoint": checkpoint, "reading": reading, "task-sets": task_sets},
         config=config,
     ) as job:
-        played = chosen_episodes(episodes.read(selection), tasks, list(pool("selection", settings.probe.seeds)))
+        played = chosen_episodes(episodes.read(reading), tasks, list(pool("reading", settings.probe.seeds)))
         with MiniWob(settings.world) as world:
             table, lost = probe_turns(world, load_codec(checkpoint), played, turns=settings.probe.turns)
         write_parquet(job.output / "probe.parquet", table)
