@@ -194,8 +194,8 @@ def _rank_correlation(tables: Tables, subset: str, *, apart: bool) -> Finding:
         return undecided("too few policies, or one of the two does not vary")
     row = own.iloc[0]
     low, high = float(row["spearman_ci_low"]), float(row["spearman_ci_high"])
-    none = high <= 0 or (low > -NEAR_ZERO and high < NEAR_ZERO)
-    verdict = decide(yes=low <= 0 <= high, no=low > 0) if apart else decide(yes=low > 0, no=none)
+    near = low > -NEAR_ZERO and high < NEAR_ZERO
+    verdict = decide(yes=near, no=low > 0) if apart else decide(yes=low > 0, no=high <= 0 or near)
     every = table[(table["quantity"] == "effective_rank") & (table["primary"].map(true))]
     text = "; ".join(
         f"{one.subset}: rho {one.spearman:+.2f} [{one.spearman_ci_low:.2f}, {one.spearman_ci_high:.2f}]"

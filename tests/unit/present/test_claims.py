@@ -77,7 +77,7 @@ def test_every_claim_names_a_rule_that_exists_and_takes_its_arguments() -> None:
     claims = read_claims(CLAIMS)
     assert {claim.statistic for claim in claims} - {"not_run"} == set(RULES)
     assert all(len(claim.rule) > 20 and claim.source.startswith("arXiv") for claim in claims)
-    assert all(claim.elsewhere for claim in claims if claim.scales and "tiny" not in claim.scales)
+    assert all(claim.elsewhere for claim in claims if claim.statistic != "not_run" and "tiny" not in claim.scales)
     assert all(claim.arguments["reason"] for claim in claims if claim.statistic == "not_run")
     assert {claim.study for claim in claims} == {"gate", "dark room"}
 
@@ -106,6 +106,13 @@ def test_smoke_numbers_never_get_a_verdict(study: dict[str, Path]) -> None:
     assert set(found["verdict"]) == {NOT_TESTABLE, NOT_RUN}
     assert found[["effect", "ci_low", "ci_high"]].isna().all(axis=None)
     assert "evidence of nothing" in " ".join(found["detail"])
+
+
+@pytest.mark.parametrize("scale", ["tiny", "small", "paper"])
+def test_a_claim_about_a_model_that_no_scale_has_is_never_judged(scale: str, study: dict[str, Path]) -> None:
+    found = verdicts(read_claims(CLAIMS), tables_of(study), scale).set_index("id")
+    assert set(found.loc[["gate-8b", "rank-8b"], "verdict"]) == {NOT_TESTABLE}
+    assert found.loc[["gate-8b", "rank-8b"], "detail"].str.contains("8B").all()
 
 
 def test_a_row_says_which_files_it_rests_on(study: dict[str, Path]) -> None:
