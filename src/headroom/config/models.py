@@ -42,6 +42,14 @@ class TinyModel(Strict):
     )
     context: Positive = 1024
 
+    @model_validator(mode="after")
+    def _heads_divide(self) -> TinyModel:
+        if self.heads % self.key_value_heads:
+            raise ValueError("model.heads must be a multiple of model.key_value_heads")
+        if self.head_width % 2:
+            raise ValueError("model.head_width must be even: rotary positions turn pairs")
+        return self
+
 
 class PretrainedModel(Strict):
     """A released checkpoint, from a hub or a folder; its own tokenizer, the page as plain text."""

@@ -139,11 +139,30 @@ def load_study(project: Path, scale: str) -> Study:
     _known(
         name, "demonstrations.episodes_override", study.demonstrations.episodes_override, study.tasks.candidates, "task"
     )
+    _pools_suffice(name, study)
     families = Run.model_fields["family"].annotation.__args__  # type: ignore[union-attr]
     _known(name, "evaluate", study.evaluate, (*study.sft, *families), "SFT job or family of runs")
     if taken := sorted(_FROM_THE_TABLE & study.grpo.keys()):
         raise ConfigError(f"{name}: grpo.{taken[0]}: is a column of {RUNS_TABLE}; set it there")
     return study
+
+
+def _pools_suffice(where: str, study: Study) -> None:
+    """Whether the page seeds of the repository suffice for what a scale asks of each pool."""
+    from headroom.worlds.seeds import POOLS
+
+    asked = {
+        "tasks.selection_seeds": ("selection", study.tasks.selection_seeds),
+        "evaluation.seeds": ("evaluation", study.evaluation.seeds),
+        "demonstrations.episodes_per_task": ("train", study.demonstrations.episodes_per_task),
+        **{
+            f"demonstrations.episodes_override.{task}": ("train", count)
+            for task, count in study.demonstrations.episodes_override.items()
+        },
+    }
+    for key, (pool, count) in asked.items():
+        if count > POOLS[pool]:
+            raise ConfigError(f"{where}: {key}: pool {pool!r} has {POOLS[pool]} seeds, not {count}; ask for fewer")
 
 
 def _known_model(where: str, model: PretrainedModel, project: Path) -> None:

@@ -10,7 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
 
 from headroom.agent.episode import Episode
 from headroom.config.models import WorldSettings
@@ -19,7 +22,8 @@ from headroom.worlds.base import World
 
 if TYPE_CHECKING:
     from headroom.policy.load import Policy
-    from headroom.policy.sampler import TorchSampler
+    from headroom.policy.sampler import Generation, TorchSampler
+    from headroom.train.rollout import Sampler
 
 EPISODES_AT_ONCE = 128
 
@@ -38,6 +42,43 @@ class Player(Protocol):
         ...
 
 
+class SilentWhenBroken:
+    """A sampler that gives an empty action, malformed by definition, where the model has no finite probabilities.
+
+    A run that diverged is evaluated like any other: its policy says nothing, and fails. Each prompt is judged alone,
+    so an answer does not depend on the batch.
+    """
+
+    def __init__(self, sampler: TorchSampler, end_id: int) -> None:
+        self._sampler, self._end_id = sampler, end_id
+        self.silenced = 0
+
+    def generate(
+        self,
+        prompts: Sequence[npt.NDArray[np.int32]],
+        *,
+        temperature: float,
+        seeds: Sequence[int],
+        max_new_tokens: int,
+    ) -> list[Generation]:
+        """See ``TorchSampler.generate``."""
+        from headroom.policy.sampler import Generation
+
+        rest: dict[str, Any] = {"temperature": temperature, "max_new_tokens": max_new_tokens}
+        try:
+            return self._sampler.generate(prompts, seeds=seeds, **rest)
+        except FloatingPointError:
+            if len(prompts) > 1:
+                middle = len(prompts) // 2
+                return [
+                    *self.generate(prompts[:middle], seeds=seeds[:middle], **rest),
+                    *self.generate(prompts[middle:], seeds=seeds[middle:], **rest),
+                ]
+        self.silenced += 1
+        unknown = np.array([np.nan], dtype=np.float32)
+        return [Generation(np.array([self._end_id], dtype=np.int32), unknown, unknown)]
+
+
 class PolicyPlayer:
     """A :class:`Player` for a loaded policy in a world."""
 
@@ -45,7 +86,7 @@ class PolicyPlayer:
         self,
         world: World,
         policy: Policy,
-        sampler: TorchSampler,
+        sampler: Sampler,
         settings: WorldSettings,
         *,
         seed: int,
@@ -120,6 +161,7 @@ def open_player(
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
     policy = load_policy(checkpoint)
-    sampler = TorchSampler(policy.model, policy.codec.end_ids)
+    end_ids = policy.codec.end_ids
+    sampler = SilentWhenBroken(TorchSampler(policy.model, end_ids), end_ids[0])
     with MiniWob(settings) as world:
         yield PolicyPlayer(world, policy, sampler, settings, seed=seed, max_new_tokens=max_new_tokens, label=label)

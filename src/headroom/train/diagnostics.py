@@ -31,6 +31,11 @@ def outcome_column(outcome: Outcome) -> str:
     return "outcome_" + outcome.value.replace(" ", "_")
 
 
+def larger(a: float, b: float) -> float:
+    """The larger of two numbers; NaN if either is: ``max(0.0, nan)`` would report a number that was not measured."""
+    return math.nan if math.isnan(a) or math.isnan(b) else max(a, b)
+
+
 def _finite(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
 
@@ -94,7 +99,7 @@ class TokenStatistics:
         """Add one microbatch: ``entropy`` float (B, A), ``mask`` bool (B, A)."""
         self.tokens += int(mask.sum())
         self.loss += float(result.loss.detach())
-        self.ratio_max = max(self.ratio_max, float(result.ratio[mask].max()))
+        self.ratio_max = larger(self.ratio_max, float(result.ratio[mask].max()))
         parts = {
             "ratio_mean": result.ratio,
             "approx_kl": result.log_ratio.expm1() - result.log_ratio,

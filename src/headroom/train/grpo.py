@@ -46,6 +46,7 @@ from headroom.train.batch import microbatches
 from headroom.train.diagnostics import (
     Row,
     TokenStatistics,
+    larger,
     rollout_row,
     snapshot,
     step_line,
@@ -229,7 +230,8 @@ def update(
                 old.append(own.detach())  # the policy that collected is still this one, so the ratio is exactly 1
                 anchor.append(None if reference is None else _scores(reference, batch, settings.temperature))
                 sampled = batch.padded([turn.log_probabilities for turn in turns]).to(own)
-                statistics.sampler_gap = max(statistics.sampler_gap, float((own.detach() - sampled).abs()[mask].max()))
+                gap = float((own.detach() - sampled).abs()[mask].max())
+                statistics.sampler_gap = larger(statistics.sampler_gap, gap)
             rows = torch.tensor(batch.index)
             result = policy_loss(
                 own, old[place], advantage[rows].to(own), mask, weights[rows].to(own), clip_low=settings.clip_low,

@@ -148,6 +148,9 @@ def test_the_plan_of_a_family_overrides_samples_and_drops_the_pass_at_k_it_canno
         ({"evaluate__gird": {}}, ["evaluate", "'gird'", "did you mean 'grid'?"]),
         ({"runs": ["grid-99"]}, ["runs", "'grid-99'", "runs.tsv"]),
         ({"demonstrations__episodes_override": {"click-nothing": 3}}, ["episodes_override", "'click-nothing'"]),
+        ({"evaluation__seeds": 500}, ["tiny.yaml: evaluation.seeds", "pool 'evaluation' has 100 seeds, not 500"]),
+        ({"demonstrations__episodes_per_task": 5000}, ["episodes_per_task", "pool 'train' has 2000 seeds"]),
+        ({"model__key_value_heads": 2}, ["model", "multiple of model.key_value_heads"]),
         ({"evaluation__temperature": float("nan")}, ["evaluation.temperature"]),
     ],
 )

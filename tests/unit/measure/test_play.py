@@ -138,3 +138,21 @@ def test_nothing_sampled_is_a_whole_table() -> None:
 def test_progress_says_how_far_it_is(capsys: pytest.CaptureFixture[str]) -> None:
     player().greedy(["a"], range(3))
     assert "greedy: 3/3 episodes, success 0.0%" in capsys.readouterr().err
+
+
+def test_a_policy_without_finite_probabilities_says_nothing_and_its_neighbours_are_heard() -> None:
+    import numpy as np
+
+    from headroom.policy.sampler import Generation
+
+    class HalfBroken:  # a stand-in: no probabilities after a prompt that begins with 9
+        def generate(self, prompts, *, temperature, seeds, max_new_tokens):
+            if any(prompt[0] == 9 for prompt in prompts):
+                raise FloatingPointError
+            return [Generation(prompt[:1], np.zeros(1, np.float32), np.zeros(1, np.float32)) for prompt in prompts]
+
+    sampler = play.SilentWhenBroken(HalfBroken(), end_id=1)
+    prompts = [np.array([first, 2], dtype=np.int32) for first in (3, 9, 4, 9, 5)]
+    answers = sampler.generate(prompts, temperature=1.0, seeds=range(5), max_new_tokens=4)
+    assert [int(answer.ids[0]) for answer in answers] == [3, 1, 4, 1, 5]
+    assert sampler.silenced == 2

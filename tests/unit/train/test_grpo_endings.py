@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -171,7 +172,9 @@ def test_the_stage_leaves_a_checkpoint_tables_and_a_record_however_it_ends(
     main(tmp_path / "job.json", tmp_path / "init", tmp_path / "task_sets.json", tmp_path / "out")
     record = json.loads((tmp_path / "out" / "run.json").read_text())
     assert record["ending"] == ("diverged" if bad else "finished")
-    assert record["notes"]["steps_skipped"] == (PATIENCE if bad else 0)
+    steps = pd.read_parquet(tmp_path / "out" / "steps.parquet")
+    assert record["notes"]["steps_skipped"] == steps["skipped"].sum()
+    assert steps["skipped"].all() if bad else (steps["live_groups"][steps["skipped"]] == 0.0).all()
     assert set(json.loads((tmp_path / "out" / "manifest.json").read_text())) >= {"steps.parquet"}
     assert len(pd.read_parquet(tmp_path / "out" / "timing.parquet")) == (PATIENCE if bad else 5)
     assert (tmp_path / "out" / "checkpoint" / "model.safetensors").is_file()
@@ -187,3 +190,11 @@ def test_an_empty_task_set_fails_with_one_line_and_a_logged_attempt(
         main(tmp_path / "job.json", tmp_path / "init", tmp_path / "task_sets.json", tmp_path / "out")
     (log,) = tmp_path.rglob("attempts.jsonl")
     assert json.loads(log.read_text().splitlines()[-1])["ending"] == "failed"
+
+
+def test_a_number_that_was_not_measured_is_not_reported_as_zero() -> None:
+    from headroom.train.diagnostics import larger
+
+    assert math.isnan(larger(0.0, math.nan))
+    assert math.isnan(larger(math.nan, 1.0))
+    assert larger(0.5, 0.25) == 0.5

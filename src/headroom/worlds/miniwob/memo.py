@@ -40,6 +40,11 @@ class Memo:
         self.hits += 1
         return entry[0]
 
+    def peek(self, history: History) -> Observation | None:
+        """As :meth:`get`, but it counts as no use."""
+        entry = self._kept.get(history)
+        return entry[0] if entry else None
+
     def put(self, history: History, observation: Observation) -> None:
         """Keep an observation; forget the least recently used ones above the bound. Failures are never kept."""
         if observation.failure:

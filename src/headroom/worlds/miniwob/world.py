@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Self
 
 from headroom.config.models import WorldSettings
-from headroom.worlds.base import Element, History, Observation
+from headroom.worlds.base import Action, Element, History, Observation, Outcome
 from headroom.worlds.miniwob import pages
 from headroom.worlds.miniwob.browser import BrowserError
 from headroom.worlds.miniwob.chromium import find_chromium
@@ -21,6 +21,8 @@ from headroom.worlds.miniwob.memo import Memo
 from headroom.worlds.miniwob.pool import START_SECONDS, PagePool, WorldStatistics
 from headroom.worlds.miniwob.tasks import EXCLUDED, TASKS, page_folder
 
+IDLE = Action("malformed")
+NO_TARGET = (Outcome.UNKNOWN_TARGET, Outcome.AMBIGUOUS)  # decided before the page is touched
 VIEW_WIDTH, VIEW_HEIGHT = 160, 210  # pixels of the task's own area in the window
 
 
@@ -63,6 +65,7 @@ class MiniWob:
             self._check_task(history.task)
         answers: dict[History, Observation] = {}
         missing: list[History] = []
+        histories = [self._canonical(history) for history in histories]
         for history in dict.fromkeys(histories):
             known = self._known(history)
             if known is None:
@@ -126,6 +129,21 @@ class MiniWob:
             raise ValueError(f"task {task!r} is excluded: {EXCLUDED[task]}")
         if "/" in task or not (self._folder / f"{task}.html").is_file():
             raise ValueError(f"no task is called {task!r}; headroom.worlds.miniwob.tasks.TASKS lists all {len(TASKS)}")
+
+    def _canonical(self, history: History) -> History:
+        """The same point of the episode, with actions that found no target replaced by one that only lets time pass.
+
+        They did nothing but that, whatever their text was. A policy that has broken down writes a new text each turn;
+        so its episodes share their past, and the page need not play it again for each of them.
+        """
+        same = History(history.task, history.seed)
+        for number, action in enumerate(history.actions, start=1):
+            idle = action.verb == IDLE.verb
+            if not idle and number < len(history.actions):
+                seen = self._memo.peek(same.then(action))
+                idle = seen is not None and not seen.done and seen.outcome in NO_TARGET
+            same = same.then(IDLE if idle else action)
+        return same
 
     def _known(self, history: History) -> Observation | None:
         observation = self._memo.get(history)
