@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import io
+import json
 import os
 import re
 import tarfile
@@ -64,14 +65,23 @@ def leaks(name: str, content: bytes) -> list[str]:
     if name.endswith(_BINARY):
         return []
     text = content.decode("utf-8", "replace")
-    found = [what for what, pattern in _LEAKS.items() if pattern.search(text)]
+    diff = ""
+    if is_record(name):  # somebody's uncommitted source may speak of homes that are nobody's
+        try:
+            record = json.loads(text)
+            diff = (record.get("git") or {}).pop("diff", None) or ""
+            text = json.dumps(record, ensure_ascii=False)
+        except (ValueError, AttributeError):
+            diff = ""
+    found = {what for what, pattern in _LEAKS.items() if pattern.search(text)}
+    found |= {what for what, pattern in _LEAKS.items() if what != "a home folder" and pattern.search(diff)}
     home = str(Path.home())
     user = os.environ.get("USER") or os.environ.get("LOGNAME") or ""
-    if len(home) > 1 and home in text:
-        found.append("a home folder")
-    if len(user) > 4 and re.search(rf"\b{re.escape(user)}\b", text):
-        found.append("a user name")
-    return sorted(set(found))
+    if len(home) > 1 and f"{home}/" in text + diff:
+        found.add("a home folder")
+    if len(user) > 4 and re.search(rf"\b{re.escape(user)}\b", text + diff):
+        found.add("a user name")
+    return sorted(found)
 
 
 def files(project: Project, scale: str, level: str) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import json
 import tarfile
 from pathlib import Path
 
@@ -94,6 +95,15 @@ def test_texts_with_keys_and_homes_are_refused(folder: Path, text: str, what: st
     log.write_text(log.read_text() + '{"event": "x", "error": ' + repr(text.replace('"', "")).replace("'", '"') + "}\n")
     with pytest.raises(ValueError, match=f"attempts.jsonl: holds {what}"):
         pack(folder)
+
+
+def test_the_uncommitted_sources_in_a_record_may_speak_of_homes_but_hold_no_key() -> None:
+    def record(diff: str) -> bytes:
+        return json.dumps({"git": {"diff": diff}, "command": []}).encode()
+
+    assert release.leaks("results/a/run.json", record("+path = '/home/alice/x'")) == []
+    assert release.leaks("results/a/run.json", record("+hf_" + "a" * 34)) == ["an access token"]
+    assert release.leaks("results/a/run.json", record("").replace(b"[]", b'["/home/alice/x"]')) == ["a home folder"]
 
 
 def test_a_user_name_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
