@@ -8,7 +8,9 @@ between the two initialisations.
 *Greedy*: the pair is one page, and every statistic applies. *Sampled*: sample i of one policy has nothing to do with
 sample i of another beyond the random numbers, so a page's samples are averaged first, the pair is the page's two
 means, and McNemar's test with its counts of gained and lost is left empty. If two policies have different numbers of
-samples a page, the first samples that both have are compared.
+samples a page, the first samples that both have are compared. Beside it stand both policies' unbiased pass@k for
+k = 1, 2, 4 ... up to the fewer samples, each from all samples that it has: ``reference_pass_at_k``,
+``policy_pass_at_k``. A page counts for a k if both have k scored samples there, so the two are comparable.
 
 Holm's correction runs over the policies of one family (the grid, for one) and task set, greedy. No row is without
 its equivalence test and minimum detectable effect, so a null cannot be read off a wide interval.
@@ -29,6 +31,7 @@ from headroom.config.models import Statistics
 from headroom.files import write_csv
 from headroom.measure import episodes
 from headroom.measure.intervals import page_interval, task_interval
+from headroom.measure.passk import pass_at_k
 from headroom.measure.replication import replicate
 from headroom.measure.statistics import clusters, equivalence, holm, mcnemar_exact, minimum_detectable_effect
 from headroom.measure.task_sets import NAMES, read_task_sets
@@ -90,6 +93,7 @@ def page_pairs(
     right = policy[(policy["mode"] == mode) & policy["task"].isin(tasks)]
     if right.empty:
         return None
+    complete = left, right
     if mode == "sampled" and len(left):
         samples = min(left["sample"].max(), right["sample"].max())
         left, right = left[left["sample"] <= samples], right[right["sample"] <= samples]
@@ -97,7 +101,27 @@ def page_pairs(
     pages = pairs.astype({"reference": "float64", "policy": "float64"})
     pages = pages.groupby(["task", "seed"], sort=True)[["reference", "policy"]].mean().reset_index()
     pages["difference"] = pages["policy"] - pages["reference"]
+    if mode == "sampled":
+        pages = pages.merge(_page_pass_at(*complete), on=["task", "seed"], how="left")
     return pages, excluded
+
+
+def _page_pass_at(reference: pd.DataFrame, policy: pd.DataFrame) -> pd.DataFrame:
+    """(task, seed) -> both policies' pass@k of that page; NaN for both where either has fewer than k samples."""
+    sides = {}
+    for side, frame in (("reference", reference), ("policy", policy)):
+        counted = episodes.scored(frame)
+        sides[side] = counted.groupby(["task", "seed"])["success"].agg(["count", "sum"])
+        sides[side] = sides[side].astype("int64").add_suffix(f"_{side}")
+    both = sides["reference"].join(sides["policy"], how="inner")
+    fewest = both[["count_reference", "count_policy"]].min(axis=1)
+    table, k = both[[]].copy(), 1
+    while k <= fewest.max():
+        for side in sides:
+            counts = zip(both[f"count_{side}"], both[f"sum_{side}"], fewest, strict=True)
+            table[f"{side}_pass_at_{k}"] = [pass_at_k(n, c, k) if least >= k else math.nan for n, c, least in counts]
+        k *= 2
+    return table.reset_index()
 
 
 def contrast(pages: pd.DataFrame, mode: episodes.Mode, statistics: Statistics) -> dict[str, Any]:
@@ -127,6 +151,7 @@ def contrast(pages: pd.DataFrame, mode: episodes.Mode, statistics: Statistics) -
         "minimum_detectable_effect": minimum_detectable_effect(
             values, statistics.confidence, statistics.power, binary=mode == "greedy"
         ),
+        **{str(column): float(pages[column].mean()) for column in pages if "_pass_at_" in str(column)},
     }
 
 

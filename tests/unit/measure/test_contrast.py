@@ -10,10 +10,12 @@ import pandas as pd
 import pytest
 from synthetic_episodes import episode
 
+from headroom.agent.episode import Ending
 from headroom.config.models import Statistics
 from headroom.files import write_csv
 from headroom.measure import episodes
-from headroom.measure.contrast import contrasts, read_runs
+from headroom.measure.contrast import contrasts, page_pairs, read_runs
+from headroom.measure.passk import pass_at_k
 from headroom.measure.statistics import holm
 
 STATISTICS = Statistics(bootstrap_draws=500)
@@ -95,6 +97,33 @@ def test_sampled_rows_compare_page_means_and_leave_mcnemar_empty(tmp_path: Path)
     assert not math.isnan(row["tost_p"])
     reference = play("sft", 0.5, 0, samples=8).query("mode == 'sampled' and sample < 4")
     assert row["reference_success"] == pytest.approx(reference["success"].mean())
+
+
+def test_sampled_rows_hold_both_policies_pass_at_k_from_all_their_own_samples(tmp_path: Path) -> None:
+    reference, policy = play("sft", 0.5, 0, samples=8), play("grid-01", 0.3, 1, samples=4)
+    table = contrasts(reference, {"grid-01": policy}, run_table(tmp_path, [{}]), SETS, STATISTICS)["contrasts.csv"]
+    rows = table.set_index("mode")
+    assert [name for name in table if "policy_pass_at" in name] == [f"policy_pass_at_{k}" for k in (1, 2, 4)]
+    for side, frame in (("reference", reference), ("policy", policy)):
+        pages = frame.query("mode == 'sampled' and task_set == 'mastered'").groupby(["task", "seed"])["success"]
+        for k in (1, 2, 4):
+            expected = [pass_at_k(int(part.count()), int(part.sum()), k) for _, part in pages]
+            assert rows.at["sampled", f"{side}_pass_at_{k}"] == pytest.approx(sum(expected) / len(expected))
+            assert math.isnan(rows.at["greedy", f"{side}_pass_at_{k}"])
+    assert rows.at["sampled", "policy_pass_at_1"] == pytest.approx(rows.at["sampled", "policy_success"])
+    assert rows.at["sampled", "policy_pass_at_1"] < rows.at["sampled", "policy_pass_at_4"]
+
+
+def test_a_page_with_too_few_scored_samples_counts_for_no_such_k_on_either_side(tmp_path: Path) -> None:
+    reference, policy = play("sft", 0.5, 0, samples=4), play("grid-01", 0.5, 1, samples=4)
+    first = (policy["mode"] == "sampled") & (policy["task"] == "m0") & (policy["seed"] == policy["seed"].min())
+    policy.loc[first & (policy["sample"] == 3), "ending"] = str(Ending.INFRASTRUCTURE)
+    pages, excluded = page_pairs(reference, policy, SETS["mastered"], "sampled")
+    assert excluded == 1
+    short = pages[(pages["task"] == "m0") & (pages["seed"] == pages["seed"].min())].iloc[0]
+    assert pd.isna(short[["reference_pass_at_4", "policy_pass_at_4"]]).all()
+    assert short[["reference_pass_at_2", "policy_pass_at_2"]].notna().all()
+    assert pages["policy_pass_at_4"].isna().sum() == 1
 
 
 def test_every_null_has_its_equivalence_and_its_detectable_effect(tmp_path: Path) -> None:
