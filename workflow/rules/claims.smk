@@ -6,6 +6,7 @@ rule claims:
         statistics=TABLES["statistics"],
         settings=list(WORKFLOW.resolved.files),
         contrasts=TABLES["contrasts"],
+        init_contrasts=TABLES["init_contrasts"],
         task_contrasts=TABLES["task_contrasts"],
         replication=TABLES["replication"],
         reading=TABLES["reading"],
@@ -48,6 +49,7 @@ rule claims:
                 name: input[name]
                 for name in (
                     "contrasts",
+                    "init_contrasts",
                     "task_contrasts",
                     "replication",
                     "reading",

@@ -15,6 +15,7 @@ from headroom.present.claim_tables import Finding, Tables, Verdict, decide, unde
 from headroom.present.tables import by_key, extreme, records, true
 
 NEAR_ZERO = 0.2  # of a rank correlation: "within 0.2 of zero" in the rules
+KEPT = 0.8  # a rank stays if it is between this and its inverse times the supervised policy's (0.8 to 1.25)
 
 
 def _grafts(tables: Tables, regimes: Sequence[str]) -> pd.DataFrame:
@@ -108,7 +109,8 @@ def inert(tables: Tables, *, group: str, regimes: Sequence[str]) -> Finding:
     for direction, end in (("sufficiency", "sft"), ("necessity", "rl")):
         own = _single(table, direction, [group])
         named = {f"difference_to_{end}": "change", f"{end}_ci_low": "low", f"{end}_ci_high": "high"}
-        parts.append(own[["policy", "pages", "direction", *named]].rename(columns=named))
+        beside = ["policy", "pages", "direction", "controls", "difference_to_control"]
+        parts.append(own[[*beside, *named]].rename(columns=named))
     own = pd.concat(parts, ignore_index=True)
     if own.empty:
         return undecided(f"no run has a group {group}")
@@ -120,6 +122,9 @@ def inert(tables: Tables, *, group: str, regimes: Sequence[str]) -> Finding:
         f"{row.policy} {row.direction} {100 * row.change:+.1f} [{100 * row.low:.1f}, {100 * row.high:.1f}]"
         for row in records(own)
     )
+    beaten = own[own["controls"] > 0]
+    text += "; against random edits of its size: " if len(beaten) else "; no random edit of its size was played"
+    text += ", ".join(f"{row.policy} {row.direction} {100 * row.difference_to_control:+.1f}" for row in records(beaten))
     bounds = (100 * most["change"], 100 * most["low"], 100 * most["high"])
     return Finding(decide(yes=bool(within.all()), no=no), *bounds, "points", _n(own), text)
 
@@ -205,15 +210,17 @@ def _rank_correlation(tables: Tables, subset: str, *, apart: bool) -> Finding:
 
 
 def rank_falls_late(tables: Tables, *, regime: str) -> Finding:
-    """The last block's rank lies below the supervised policy's, the first block's does not leave it."""
+    """The last block's rank lies below the supervised policy's, the first block's stays within a declared ratio."""
     late, early = (_ranks(tables, ["sft", *tables.runs(regime)], layer) for layer in ("last", "first"))
     runs = [run for run in tables.runs(regime) if run in late and run in early]
     if not runs or "sft" not in late or "sft" not in early:
         return undecided(f"no rank of a {regime} run")
     last, first = late["sft"], early["sft"]
     falls = [late[run]["ci_high"] < last["ci_low"] for run in runs]
-    kept = [early[run]["ci_low"] <= first["ci_high"] and first["ci_low"] <= early[run]["ci_high"] for run in runs]
-    no = all(late[run]["ci_low"] >= last["effective_rank"] for run in runs)
+    floor, roof = KEPT * first["effective_rank"], first["effective_rank"] / KEPT
+    kept = [floor <= early[run]["ci_low"] and early[run]["ci_high"] <= roof for run in runs]
+    gone = [early[run]["ci_high"] < floor or early[run]["ci_low"] > roof for run in runs]
+    no = all(late[run]["ci_low"] >= last["effective_rank"] for run in runs) or all(gone)
     blocks = {"last block": late, "first block": early}
     return _rank_finding(decide(yes=all(falls) and all(kept), no=no), runs, blocks)
 
@@ -254,7 +261,7 @@ def agreement_order(tables: Tables, *, lower: str, higher: str) -> Finding:
     if not few or not many:
         return undecided(f"no agreement of a {lower} or a {higher} run")
     yes = max(rows[run]["ci_high"] for run in few) < min(rows[run]["ci_low"] for run in many)
-    means = [sum(rows[run]["value"] for run in runs) / len(runs) for runs in (few, many)]
+    no = min(rows[run]["ci_low"] for run in few) > max(rows[run]["ci_high"] for run in many)
     highest = max((rows[run] for run in few), key=lambda row: float(row["value"]))
     text = "; ".join(
         f"{run} {rows[run]['value']:.2f} [{rows[run]['ci_low']:.2f}, {rows[run]['ci_high']:.2f}]"
@@ -262,7 +269,7 @@ def agreement_order(tables: Tables, *, lower: str, higher: str) -> Finding:
     )
     bounds = (highest["value"], highest["ci_low"], highest["ci_high"])
     n = f"{len(few)} and {len(many)} runs, {int(highest['rows'])} tokens"
-    return Finding(decide(yes=bool(yes), no=means[0] >= means[1]), *bounds, "share", n, text)
+    return Finding(decide(yes=bool(yes), no=bool(no)), *bounds, "share", n, text)
 
 
 def mostly_invalid(tables: Tables, *, regime: str, above: str = "") -> Finding:
@@ -274,6 +281,7 @@ def mostly_invalid(tables: Tables, *, regime: str, above: str = "") -> Finding:
     if above and other is None:
         return undecided(f"no failures of a {above} run")
     yes = own["share_ci_low"] > 0.5 and (other is None or own["share_ci_low"] > other["share_ci_high"])
+    no = own["share_ci_high"] < 0.5 or (other is not None and own["share_ci_high"] < other["share_ci_low"])
     text = f"{regime} {int(own['count'])} of {int(own['failures'])} failures"
     if other is not None:
         text += (
@@ -281,7 +289,7 @@ def mostly_invalid(tables: Tables, *, regime: str, above: str = "") -> Finding:
         )
     bounds = (own["share_of_failures"], own["share_ci_low"], own["share_ci_high"])
     n = f"{int(own['episodes'])} episodes"
-    return Finding(decide(yes=bool(yes), no=bool(own["share_ci_high"] < 0.5)), *bounds, "share", n, text)
+    return Finding(decide(yes=bool(yes), no=bool(no)), *bounds, "share", n, text)
 
 
 def _invalid(tables: Tables, regime: str) -> pd.Series | None:

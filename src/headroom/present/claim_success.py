@@ -28,9 +28,13 @@ def no_gain(
     runs: Sequence[str] = (),
     at_least: int = 1,
     pages_a_task: int = 0,
+    own_start: bool = False,
 ) -> Finding:
-    """No run of a family (or list) lies above zero, and each excludes a gain of the margin."""
-    table = tables.greedy()
+    """No run of a family (or list) lies above zero, and each excludes a gain of the margin.
+
+    ``own_start`` judges runs from another initialisation against that one, not against the supervised policy.
+    """
+    table = tables.greedy(against="init_contrasts" if own_start else "contrasts")
     table = table[table["policy"].isin(list(runs))] if runs else table[table["family"] == family]
     if len(table) < at_least:
         return undecided(f"{len(table)} of {at_least} runs were made")
@@ -96,7 +100,7 @@ def ordered_harm(tables: Tables, *, levels: Sequence[str]) -> Finding:
         return undecided(f"a run at the levels {', '.join(levels)} is missing")
     pairs = list(itertools.pairwise(cells))
     yes = all(after["ci_high"] < before["ci_low"] for before, after in pairs)
-    no = any(after["difference"] >= before["difference"] for before, after in pairs)
+    no = any(after["ci_low"] > before["ci_high"] for before, after in pairs)
     text = "; ".join(_said(cell) for cell in cells)
     return Finding(decide(yes=yes, no=no), *points(cells[-1]), "points", f"{int(cells[-1]['pairs'])} pairs", text)
 
@@ -166,7 +170,7 @@ def gain(tables: Tables, *, level: str, tasks: str) -> Finding:
 
 
 def headroom_decides(tables: Tables, *, level: str) -> Finding:
-    """Reading and gain have the same sign on both task sets."""
+    """Reading and gain lie above zero on the headroom set; both exclude the margin on the mastered set."""
     reading = tables["reading"]
     read = by_key(reading[reading["level"] == "set"], "name")
     cells = {name: tables.cell(level, name) for name in ("headroom", "mastered")}
@@ -176,10 +180,12 @@ def headroom_decides(tables: Tables, *, level: str) -> Finding:
     for name, cell in cells.items():
         assert cell is not None
         low, high = float(read[name]["headroom_low"]), float(read[name]["headroom_high"])
-        gains = cell["ci_low"] > 0
-        expected = name == "headroom"
-        yes &= (low > 0) == expected and gains == expected
-        no |= (gains and high < tables.margin) or (low > 0 and cell["ci_high"] < tables.margin)
+        gains, small = cell["ci_low"] > 0, cell["ci_high"] < tables.margin
+        if name == "headroom":
+            yes &= low > 0 and gains
+        else:  # a wide interval around zero shows no absence
+            yes &= low <= 0 and high < tables.margin and not gains and small
+        no |= (gains and high < tables.margin) or (low > 0 and small)
         effect, ci_low, ci_high = points(cell)
         said.append(
             f"{name}: reading {100 * float(read[name]['headroom']):+.1f} [{100 * low:.1f}, {100 * high:.1f}], gain "
@@ -192,16 +198,27 @@ def headroom_decides(tables: Tables, *, level: str) -> Finding:
 
 
 def prediction(tables: Tables) -> Finding:
-    """Over tasks, the reading goes with the realised gain."""
+    """Over the tasks of a set, the reading goes with the realised gain.
+
+    Ranks are taken within each set, so that the difference between the sets, which is a claim of its own, cannot make
+    the correlation.
+    """
     names = ("contrasts", "task_contrasts", "reading", "runs")
     table = control_data(*(tables.path(name) for name in names))
     table = table[table["row"] == "task"].dropna(subset=["predicted", "difference"])
     rule = Statistics(confidence=tables.confidence, bootstrap_draws=tables.draws, bootstrap_seed=tables.seed)
-    found = correlation(
-        table["predicted"].to_numpy(dtype=np.float64), table["difference"].to_numpy(dtype=np.float64), rule
+    values = table[["predicted", "difference"]].astype("float64")
+    within = values.groupby(table["task_set"]).rank(pct=True)
+    within -= within.groupby(table["task_set"]).transform("mean")
+    found, pooled = (
+        correlation(own["predicted"].to_numpy(np.float64), own["difference"].to_numpy(np.float64), rule)
+        for own in (within, values)
     )
-    if pd.isna(found["spearman"]):
+    if pd.isna(found["pearson"]):
         return undecided(f"{len(table)} tasks have both a reading and a run, or none of them varies")
-    rho, low, high = (found[f"spearman{end}"] for end in ("", "_ci_low", "_ci_high"))
-    text = f"Pearson's r {found['pearson']:+.2f} [{found['pearson_ci_low']:.2f}, {found['pearson_ci_high']:.2f}]"
+    rho, low, high = (found[f"pearson{end}"] for end in ("", "_ci_low", "_ci_high"))
+    text = (
+        f"both sets pooled, which the difference between the sets can make alone: rho {pooled['spearman']:+.2f} "
+        f"[{pooled['spearman_ci_low']:.2f}, {pooled['spearman_ci_high']:.2f}]"
+    )
     return Finding(decide(yes=low > 0, no=high <= 0), rho, low, high, "rho", f"{len(table)} tasks", text)

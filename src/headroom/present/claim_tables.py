@@ -71,9 +71,12 @@ class Tables:
         """The runs of a regime that this scale made."""
         return list(self.regimes.get(regime, ()))
 
-    def greedy(self, task_set: str = "mastered") -> pd.DataFrame:
-        """The greedy contrasts of all runs with the supervised policy on a task set."""
-        table = self["contrasts"]
+    def greedy(self, task_set: str = "mastered", against: str = "contrasts") -> pd.DataFrame:
+        """The greedy contrasts of all runs on a task set, with the supervised policy.
+
+        ``against`` "init_contrasts": of the runs from another initialisation, with that one.
+        """
+        table = self[against]
         kept = table[(table["mode"] == "greedy") & (table["task_set"] == task_set) & table["family"].notna()]
         return kept.reset_index(drop=True)
 

@@ -1,8 +1,8 @@
 """The verdict on every claim of the papers, computed by a rule that was fixed before the run.
 
-``workflow/data/claims.yaml`` names, for each claim, a rule of :mod:`claim_success` or :mod:`claim_inside` and its
-arguments. Verdicts: *reproduced*, *not reproduced*, *inconclusive*; *not testable at this scale* where the claim is
-about something that the scale does not have; *not run in this release*.
+``workflow/data/claims.yaml`` names, for each claim, a rule of :mod:`claim_success`, :mod:`claim_inside` or
+:mod:`claim_joint` and its arguments. Verdicts: *reproduced*, *not reproduced*, *inconclusive*; *not testable at this
+scale* where the claim is about something that the scale does not have; *not run in this release*.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from headroom.config.jobs import ContrastJob, FailuresJob, load_job
 from headroom.config.models import Strict
 from headroom.files import write_csv, write_text
 from headroom.present import claim_inside as inside
+from headroom.present import claim_joint as joint
 from headroom.present import claim_success as success
 from headroom.present.claim_tables import Finding, Tables
 from headroom.present.claims_page import page, restructured
@@ -32,6 +33,8 @@ NOT_TESTABLE = "not testable at this scale"
 NOT_RUN = "not run in this release"
 VERDICTS = ("reproduced", "not reproduced", "inconclusive", NOT_TESTABLE, NOT_RUN)
 SMOKE = "Smoke numbers are evidence of nothing."
+UNTESTED = {"not_run": NOT_RUN, "not_testable": NOT_TESTABLE}
+"""In the place of a rule: the claim has none here, and the argument ``reason`` says why."""
 COLUMNS = [
     *("id", "study", "claim", "source", "mark", "verdict", "effect", "ci_low", "ci_high", "unit", "n", "detail"),
     *("rule", "scale", "files"),
@@ -44,7 +47,7 @@ RULES: dict[str, Callable[..., Finding]] = {
         *(success.equal, success.null_over_seeds, success.gain, success.headroom_decides, success.prediction),
         *(inside.repairs, inside.repairs_partly, inside.not_repaired, inside.inert, inside.moved_most),
         *(inside.moved_less, inside.rank_tracks, inside.rank_apart, inside.rank_falls_late, inside.rank_rises),
-        *(inside.agreement_order, inside.mostly_invalid),
+        *(inside.agreement_order, inside.mostly_invalid, joint.movement_unrelated, joint.dissociation),
     )
 }
 
@@ -76,7 +79,7 @@ def read_claims(path: Path) -> tuple[Claim, ...]:
         raise SystemExit(f"{path}: not a list of claims ({' '.join(str(error).split())[:300]})") from error
     ids = [claim.id for claim in claims]
     for claim in claims:
-        if claim.statistic != "not_run" and claim.statistic not in RULES:
+        if claim.statistic not in (*UNTESTED, *RULES):
             raise SystemExit(f"{path}: {claim.id} names the rule {claim.statistic}; there are {', '.join(RULES)}")
         if ids.count(claim.id) > 1:
             raise SystemExit(f"{path}: {claim.id} stands there twice")
@@ -87,8 +90,8 @@ def judge(claim: Claim, tables: Tables, scale: str) -> dict[str, Any]:
     """One row of ``claims.csv``. The rule is computed at every scale, but speaks only where it may."""
     row: dict[str, Any] = claim.model_dump(include={"id", "study", "claim", "source", "mark", "rule"})
     row |= {"scale": scale, "effect": math.nan, "ci_low": math.nan, "ci_high": math.nan, "unit": "", "n": ""}
-    if claim.statistic == "not_run":
-        return row | {"verdict": NOT_RUN, "detail": claim.arguments.get("reason", ""), "files": ""}
+    if claim.statistic in UNTESTED:
+        return row | {"verdict": UNTESTED[claim.statistic], "detail": claim.arguments.get("reason", ""), "files": ""}
     tables.used.clear()
     found = RULES[claim.statistic](tables, **claim.arguments)
     if scale not in claim.scales:
@@ -119,6 +122,7 @@ def main(
     deviations: Annotated[Path, typer.Option(help="deviations.yaml")],
     settings: Annotated[Path, typer.Option(help="Folder of the resolved settings, results/SCALE/config.")],
     contrasts: Table,
+    init_contrasts: Table,
     task_contrasts: Table,
     replication: Table,
     reading: Table,
@@ -135,7 +139,8 @@ def main(
     from headroom.provenance import record
 
     paths = {
-        **{"contrasts": contrasts, "task_contrasts": task_contrasts, "replication": replication, "reading": reading},
+        **{"contrasts": contrasts, "init_contrasts": init_contrasts, "task_contrasts": task_contrasts},
+        **{"replication": replication, "reading": reading},
         **{"rank": rank, "agreement": agreement, "drift": drift, "correlations": correlations, "grafts": grafts},
         **{"failures": failures, "runs": runs},
     }
