@@ -10,7 +10,10 @@ than one resample in twenty has no damage to divide by. ``difference_to_control`
 random controls, page by page: a group matters if that excludes zero, whatever its difference to the endpoints. A
 control of a group that holds a share s of the parameters coincides with the group itself on about that share, so it is
 a strict null for a small group and hardly one for a union of nearly everything: ``parameter_share`` says which.
-Interaction of a pair a, b: (G_ab - B) - (G_a - B) - (G_b - B) with B the base of the direction.
+Beside every difference stand its equivalence test (``*_tost_p``, to the study's margin) and its minimum detectable
+effect, since on few pages "no difference" is mostly a statement about the pages.
+Interaction of a pair a, b: (G_ab - B) - (G_a - B) - (G_b - B) with B the base of the direction; the pair's row of the
+graft table has it, too.
 
 Broken tasks are those whose success fell by at least a declared amount, by the very pages that are reported; the
 endpoints' success on them is therefore apart by selection, a graft's is not.
@@ -30,9 +33,11 @@ from headroom.measure.graft_plan import DIRECTIONS, Planned
 from headroom.measure.groups import COMPONENTS
 from headroom.measure.hidden import episode_weights
 from headroom.measure.intervals import task_interval
-from headroom.measure.statistics import clusters, mcnemar_exact
+from headroom.measure.statistics import clusters, equivalence, mcnemar_exact, minimum_detectable_effect
 
 Floats = npt.NDArray[np.float64]
+TESTS = ("ci_low", "ci_high", "tost_p", "minimum_detectable_effect")
+INTERACTION_COLUMNS = ["direction", "groups", "interaction", *TESTS, "pages"]
 
 
 def success_table(frame: pd.DataFrame) -> tuple[pd.DataFrame, int]:
@@ -85,11 +90,9 @@ def graft_table(frame: pd.DataFrame, planned: Sequence[Planned], settings: Graft
             "success": own.mean(),
         }
         for name, reference in (("sft", sft), ("rl", rl)):
-            low, high = _interval(own - reference, tasks, rule)
             row |= {
                 f"difference_to_{name}": (own - reference).mean(),
-                f"{name}_ci_low": low,
-                f"{name}_ci_high": high,
+                **_tested(f"{name}_", own - reference, tasks, rule),
                 f"{name}_mcnemar_p": mcnemar_exact(int((own > reference).sum()), int((own < reference).sum())),
             }
         share, low, high = _share(own, sft, rl, tasks, graft.direction, rule)
@@ -97,7 +100,9 @@ def graft_table(frame: pd.DataFrame, planned: Sequence[Planned], settings: Graft
         row |= _against_controls(own, graft, planned, success, tasks, rule)
         row |= {"broken_tasks": len(broken), "broken_success": own[on_broken].mean() if len(broken) else np.nan}
         rows.append(row)
-    return pd.DataFrame(rows)
+    pairs = interaction_table(frame, planned, settings, rule).drop(columns="pages")
+    pairs.columns = pairs.columns.map(lambda name: f"interaction_{name}" if name in TESTS else name)
+    return pd.DataFrame(rows).merge(pairs.assign(kind="pair"), on=["direction", "groups", "kind"], how="left")
 
 
 def interaction_table(
@@ -116,18 +121,37 @@ def interaction_table(
                 continue
             both, first, second = (success[part].to_numpy() for part in parts)
             values = both - first - second + base
-            low, high = _interval(values, tasks, rule, support=(-2.0, 2.0))
             rows.append(
                 {
                     "direction": direction,
                     "groups": f"{one}+{other}",
                     "interaction": values.mean(),
-                    "ci_low": low,
-                    "ci_high": high,
+                    **_tested("", values, tasks, rule, support=(-2.0, 2.0)),
                     "pages": len(values),
                 }
             )
-    return pd.DataFrame(rows, columns=["direction", "groups", "interaction", "ci_low", "ci_high", "pages"])
+    return pd.DataFrame(rows, columns=INTERACTION_COLUMNS)
+
+
+def _tested(
+    prefix: str,
+    values: Floats,
+    tasks: npt.NDArray[np.object_],
+    rule: Statistics,
+    support: tuple[float, float] = (-1.0, 1.0),
+) -> dict[str, float]:
+    """Interval, equivalence and detectable effect of a mean over pages; binary outcomes get the sign test's floor."""
+    low, high = _interval(values, tasks, rule, support)
+    grouped = clusters(list(tasks), values)
+    binary = support == (-1.0, 1.0) and bool(np.isin(values, (-1.0, 0.0, 1.0)).all())
+    return {
+        f"{prefix}ci_low": low,
+        f"{prefix}ci_high": high,
+        f"{prefix}tost_p": equivalence(grouped, rule.equivalence_margin),
+        f"{prefix}minimum_detectable_effect": minimum_detectable_effect(
+            grouped, rule.confidence, rule.power, binary=binary
+        ),
+    }
 
 
 def _interval(
@@ -176,12 +200,11 @@ def _against_controls(
         if other.kind == "control" and (other.direction, other.groups) == (graft.direction, graft.groups)
     ]
     if graft.kind == "control" or not controls:
-        return {"difference_to_control": np.nan, "control_ci_low": np.nan, "control_ci_high": np.nan, "controls": 0}
+        none: dict[str, object] = dict.fromkeys((f"control_{test}" for test in TESTS), np.nan)
+        return {"difference_to_control": np.nan} | none | {"controls": 0}
     values = own - success[controls].to_numpy().mean(axis=1)
-    low, high = _interval(values, tasks, rule)
     return {
         "difference_to_control": values.mean(),
-        "control_ci_low": low,
-        "control_ci_high": high,
+        **_tested("control_", values, tasks, rule),
         "controls": len(controls),
     }

@@ -13,6 +13,7 @@ from headroom.measure.graft import overlay, play_grafts
 from headroom.measure.graft_build import write_graft
 from headroom.measure.graft_plan import Planned, plan
 from headroom.measure.graft_tables import graft_table, interaction_table, success_table
+from headroom.measure.statistics import smallest_sign_test_effect
 from headroom.measure.weights import open_checkpoint
 
 RULE = Statistics(bootstrap_draws=200)
@@ -141,6 +142,36 @@ def test_the_interaction_of_additive_groups_is_zero_and_of_a_joint_effect_is_not
     found = interaction_table(joint, planned, Graft(), RULE).set_index("direction").loc["sufficiency"]
     assert found["interaction"] == pytest.approx(-0.8 * 4 / 7)
     assert found["ci_high"] < 0
+    table = graft_table(joint, planned, Graft(), RULE).set_index("graft")
+    assert table.loc["sufficiency/attention+mlp", "interaction"] == found["interaction"]
+    assert table.loc["sufficiency/attention+mlp", "interaction_ci_high"] == found["ci_high"]
+    assert table["interaction"].notna().sum() == 2, "the two rows of the pair, and no other"
+
+
+def test_every_difference_has_an_equivalence_test_and_a_detectable_effect(dissociation):
+    frame, planned = dissociation
+    table = graft_table(frame, planned, Graft(), RULE).set_index("graft")
+    for end in ("sft", "rl"):
+        assert table[f"{end}_minimum_detectable_effect"].between(0, 1).all()
+        assert table[f"{end}_tost_p"].notna().all()
+    # Nothing changed on 35 pages: an exact sign test finds a change of a fifth of them, not one of five points.
+    null = table.loc["sufficiency/embedding"]
+    assert null["difference_to_sft"] == 0
+    assert null["sft_minimum_detectable_effect"] == pytest.approx(smallest_sign_test_effect(35, 0.95, 0.8))
+    assert null["sft_tost_p"] > 0.05
+    with_controls = table["controls"] > 0
+    assert table.loc[with_controls, "control_minimum_detectable_effect"].notna().all()
+    assert table.loc[~with_controls, "control_minimum_detectable_effect"].isna().all()
+    assert interaction_table(frame, planned, Graft(), RULE)["minimum_detectable_effect"].notna().all()
+
+
+def test_fewer_pages_detect_only_larger_effects(dissociation):
+    frame, planned = dissociation
+    effects = [
+        graft_table(part, planned, Graft(), RULE).set_index("graft")["sft_minimum_detectable_effect"]
+        for part in (frame, frame[frame["seed"] < 2])
+    ]
+    assert effects[1]["sufficiency/embedding"] > effects[0]["sufficiency/embedding"]
 
 
 def test_a_page_lost_by_one_graft_counts_for_none(dissociation):
