@@ -10,31 +10,52 @@ import yaml
 
 RUNS = {"grid-05", "grid-11", "grid-15", "replication-01", "group_size-01", "headroom-01"}
 POLICIES = RUNS | {"sft", "base"}
+RANKED = POLICIES - {"group_size-01", "headroom-01"}
+
+# What each figure is drawn from. Films and failures are of the runs that a regime names; movement is set against harm.
+FROM_CONTRASTS = {"gate", "grid_forest", "headroom_control", "movement_against_harm", "replication"}
+FROM_INSIDE = {"graft_heatmap", "movement_against_harm", "rank_against_success", "rank_by_layer"}
+FROM_EPISODES = {"failure_kinds", "film_strips"}
+FROM_STEPS = {"training_curves"}
+FIGURES = FROM_CONTRASTS | FROM_INSIDE | FROM_EPISODES | FROM_STEPS
 
 
-def trained(*rules: str, policies: set[str] = POLICIES) -> set[str]:
+def of(policies: set[str], *rules: str) -> set[str]:
+    """Jobs of rules that run once a policy."""
     return {f"{rule} {policy}" for rule in rules for policy in policies}
 
 
-def without_mechanism(study, stale: set[str]) -> set[str]:
-    """The chain from demonstrations to contrasts; what hangs below it has tests of its own."""
-    chain = {"demonstrations", "sft", "select", "reading", "grpo", "evaluate", "contrast"}
-    return {job for job in stale if job.split()[0] in chain}
+def drawn(figures: set[str]) -> set[str]:
+    """Both jobs of each figure"""
+    return of(figures, "figure_data", "figure")
+
+
+TABLES = {"contrast", "failures", "filmstrip", "mechanism"}
+AFTER_TRAINING = of(RUNS, "evaluate") | of(RUNS & RANKED, "rank") | {"graft grid-11"} | TABLES | {"claims"}
+ALL_TRAINED = of(RUNS, "grpo") | AFTER_TRAINING | drawn(FIGURES)
+ALL_BUT_PAGES = (
+    {"sft sft", "sft base", "select", "reading", "probe", "evaluate sft", "evaluate base", "rank sft", "rank base"}
+    | ALL_TRAINED
+)  # fmt: skip
+"""Everything after the demonstrations."""
 
 
 def test_after_a_finished_run_there_is_nothing_to_do(study) -> None:
     assert study.stale() == set()
 
 
-def test_touching_every_file_makes_nothing_stale(study) -> None:
+def test_touching_every_source_makes_nothing_stale_because_the_bytes_are_the_same(study) -> None:
     later = time.time() + 10
     kept = {}
+    made = {"results", "figures", ".snakemake"}  # not touched: only an input newer than an output can make it stale
     for path in sorted(study.folder.rglob("*")):
-        if path.is_file() and ".snakemake" not in path.parts:
+        if path.is_file() and path.relative_to(study.folder).parts[0] not in made:
             kept[path] = path.stat()
             os.utime(path, (later, later))
     try:
         assert study.stale() == set()
+        by_time_alone = study.stale("--max-checksum-file-size", "0")
+        assert by_time_alone == ALL_BUT_PAGES | {"demonstrations", "overlap"}
     finally:
         for path, times in kept.items():
             os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
@@ -43,28 +64,40 @@ def test_touching_every_file_makes_nothing_stale(study) -> None:
 def test_editing_the_loss_retrains_every_run_but_not_the_supervised_policy(study) -> None:
     with study.edited("src/headroom/train/loss.py"):
         stale = study.stale()
-    assert without_mechanism(study, stale) == trained("grpo", "evaluate", policies=RUNS) | {"contrast"}
+    assert stale == ALL_TRAINED
 
 
 def test_editing_the_statistics_repeats_no_episode(study) -> None:
     with study.edited("src/headroom/measure/contrast.py"):
         stale = study.stale()
-    assert without_mechanism(study, stale) == {"contrast"}
+    assert stale == {"contrast", "claims"} | drawn(FROM_CONTRASTS)
 
 
 def test_editing_the_supervised_training_reruns_all_that_follows_from_it(study) -> None:
     with study.edited("src/headroom/train/sft.py"):
         stale = study.stale()
-    assert without_mechanism(study, stale) == (
-        {"sft sft", "sft base", "select", "reading", "contrast"} | trained("grpo", policies=RUNS) | trained("evaluate")
-    )
+    assert stale == ALL_BUT_PAGES
 
 
-def test_editing_an_oracle_collects_again(study) -> None:
+def test_editing_an_oracle_collects_again_but_the_overlap_of_the_pools_stands(study) -> None:
     with study.edited("src/headroom/worlds/miniwob/oracles/__init__.py"):
         stale = study.stale()
-    assert "demonstrations" in stale
-    assert {"sft sft", "sft base"} <= stale
+    assert stale == ALL_BUT_PAGES | {"demonstrations"}
+
+
+@pytest.mark.parametrize(
+    ("module", "expected"),
+    [
+        ("style", {"claims"} | drawn(FIGURES)),
+        ("gate", drawn({"gate"})),  # its caption is written there too
+        ("film_strips", drawn({"film_strips"})),
+        ("claims_page", {"claims"}),
+    ],
+)
+def test_editing_how_results_look_measures_nothing_again(study, module: str, expected: set[str]) -> None:
+    with study.edited(f"src/headroom/present/{module}.py"):
+        stale = study.stale()
+    assert stale == expected
 
 
 @pytest.mark.parametrize(
@@ -84,7 +117,7 @@ def test_editing_a_comment_of_the_settings_reruns_nothing(study) -> None:
 def test_one_learning_rate_reruns_its_runs_only(study) -> None:
     with study.edited("workflow/scales/smoke.yaml", "high: 3.0e-3", "high: 4.0e-3"):
         stale = study.stale()
-    assert without_mechanism(study, stale) == {"grpo grid-11", "evaluate grid-11", "contrast"}
+    assert stale == of({"grid-11"}, "grpo", "evaluate", "rank", "graft") | TABLES | {"claims"} | drawn(FIGURES)
     assert study.stale() == set()
 
 
@@ -92,7 +125,8 @@ def test_one_cell_of_the_run_table_reruns_its_run_only(study) -> None:
     line = "replication-01\treplication\tmastered\tsft\tlow\tconstant\t0.05\t0.2\t0.28\t8\t2"
     with study.edited("workflow/data/runs.tsv", line + "\n", line[:-1] + "7\n"):
         stale = study.stale()
-    assert without_mechanism(study, stale) == {"grpo replication-01", "evaluate replication-01", "contrast"}
+    expected = of({"replication-01"}, "grpo", "evaluate", "rank") | {"contrast", "mechanism", "claims"}
+    assert stale == expected | drawn(FIGURES - FROM_EPISODES)
 
 
 def test_more_evaluation_seeds_evaluate_again_and_train_nothing(study) -> None:
@@ -100,30 +134,30 @@ def test_more_evaluation_seeds_evaluate_again_and_train_nothing(study) -> None:
     old = f"evaluation:\n  seeds: {settings['evaluation']['seeds']}"
     with study.edited("workflow/scales/smoke.yaml", old, "evaluation:\n  seeds: 4"):
         stale = study.stale()
-    assert without_mechanism(study, stale) == trained("evaluate") | {"reading", "contrast"}
+    measured = of(POLICIES, "evaluate") | {"reading", "graft grid-11", "overlap"}
+    measured |= of(RANKED, "rank") | {"probe"}  # which read hidden states on the reading's pages
+    assert stale == measured | TABLES | {"claims"} | drawn(FIGURES - FROM_STEPS)
 
 
 @pytest.mark.parametrize(
     ("environment", "package", "expected"),
     [
-        ("analysis", "statsmodels", {"contrast"}),
-        ("figures", "seaborn", set()),
         (
-            "agent",
-            "torch",
-            {"demonstrations", "sft sft", "sft base", "select", "reading", "contrast"}
-            | trained("grpo", policies=RUNS)
-            | trained("evaluate"),
+            "analysis",
+            "statsmodels",
+            {"contrast", "failures", "mechanism", "claims"} | drawn(FIGURES - FROM_STEPS - {"film_strips"}),
         ),
+        ("figures", "seaborn", {"claims"} | drawn(FIGURES)),
+        ("agent", "torch", ALL_BUT_PAGES | {"demonstrations", "overlap"}),
     ],
 )
 def test_one_pin_reruns_the_jobs_of_its_environment(study, environment: str, package: str, expected: set[str]) -> None:
     with study.edited(f"envs/{environment}.yaml", f"      - {package}==", f"      - {package}==9."):
         stale = study.stale()
-    assert without_mechanism(study, stale) == expected
+    assert stale == expected
 
 
-def test_a_lost_result_is_made_again_alone(study) -> None:
+def test_a_lost_result_is_made_again_with_what_reads_it_and_no_other_run(study) -> None:
     path = study.folder / "results/smoke/grpo/grid-05/manifest.json"
     content, times = path.read_bytes(), path.stat()
     path.unlink()
@@ -132,7 +166,8 @@ def test_a_lost_result_is_made_again_alone(study) -> None:
     finally:
         path.write_bytes(content)
         os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
-    assert without_mechanism(study, stale) == {"grpo grid-05", "evaluate grid-05", "contrast"}
+    # Before it is made again nobody knows whether its bytes will be the old ones.
+    assert stale == of({"grid-05"}, "grpo", "evaluate", "rank") | TABLES | {"claims"} | drawn(FIGURES)
 
 
 def test_another_scale_shares_nothing_with_this_one(study) -> None:
