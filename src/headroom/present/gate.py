@@ -16,7 +16,7 @@ import pandas as pd
 from headroom.config.jobs import ContrastJob, load_job
 from headroom.present.command import figure_command
 from headroom.present.style import MARKERS, PAGE, PALETTE, empty, margin_band, spans, zero_line
-from headroom.present.tables import counted, records
+from headroom.present.tables import counted, records, true
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -93,10 +93,22 @@ def draw(table: pd.DataFrame) -> tuple[Figure, str]:
         f"Greedy success of {counted(len(table), 'GRPO run')} minus that of the supervised policy they start from "
         f"({100 * first.reference_success:.1f}%), on the same {int(first.pairs)} pages of {int(first.tasks)} mastered "
         "tasks. Bars: paired 95% intervals, bootstrap over tasks (clusters), for one trained policy each. Grey band: "
-        f"differences declared equivalent to none beforehand (within {margin:g} points). Runs beside one another "
-        "share a learning rate and differ in KL weight, clipping or seed."
+        f"the equivalence margin, {margin:g} points to either side, declared beforehand; {_nulls(table)} Runs beside "
+        "one another share a learning rate and differ in KL weight, clipping or seed."
     )
     return figure, caption
+
+
+def _nulls(table: pd.DataFrame) -> str:
+    """What the runs without a credible difference show: equivalence, or only what could have been detected."""
+    open_runs = table[(table["ci_low"] <= 0) & (table["ci_high"] >= 0)]
+    equivalent = open_runs["equivalent"].map(true).sum()
+    effects = 100 * table["minimum_detectable_effect"].dropna()
+    detectable = f"{effects.min():.1f} to {effects.max():.1f}" if len(effects) else "not defined"
+    return (
+        f"of the {counted(len(open_runs), 'run')} whose interval includes no difference, {equivalent} passed the "
+        f"equivalence test. Minimum detectable effect: {detectable} points, by run."
+    )
 
 
 def _point(axes: Axes, place: float, run: Any, style: int) -> None:

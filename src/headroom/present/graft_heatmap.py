@@ -30,7 +30,8 @@ TITLES = {
 COLUMNS = [
     *("regime", "policy", "direction", "groups", "kind", "draws", "pages", "tasks", "success", "change", "ci_low"),
     *("ci_high", "share", "share_ci_low", "share_ci_high", "difference_to_control", "control_ci_low"),
-    *("control_ci_high", "sft_success", "rl_success", "broken_tasks", "broken_success"),
+    *("control_ci_high", "sft_success", "rl_success", "broken_tasks", "broken_success", "minimum_detectable_effect"),
+    *("tost_p", "control_minimum_detectable_effect", "interaction", "interaction_ci_low", "interaction_ci_high"),
 ]
 
 
@@ -47,12 +48,16 @@ def data(grafts: Path) -> pd.DataFrame:
     for direction, end in ENDS.items():
         own = table[(table["direction"] == direction) & (table["kind"] != "endpoint")].copy()
         own["change"] = own[f"difference_to_{end}"]
-        own["ci_low"], own["ci_high"], own["draws"] = own[f"{end}_ci_low"], own[f"{end}_ci_high"], 1
+        own["draws"] = 1
+        for test in ("ci_low", "ci_high", "tost_p", "minimum_detectable_effect"):
+            own[test] = own[f"{end}_{test}"]
         controls = own[own["kind"] == "control"]
         means = []
         for _, draws in controls.groupby(["policy", "groups"], sort=False):
             row = draws.iloc[0].copy()
-            row[["success", "change", "broken_success"]] = draws[["success", "change", "broken_success"]].mean()
+            averaged = ["success", "change", "broken_success", "minimum_detectable_effect"]
+            row[averaged] = draws[averaged].mean()
+            row["tost_p"] = np.nan
             row["ci_low"], row["ci_high"] = draws["change"].min(), draws["change"].max()
             row["draws"], row["share"], row["share_ci_low"], row["share_ci_high"] = len(draws), np.nan, np.nan, np.nan
             means.append(row)
@@ -131,8 +136,43 @@ def _caption(table: pd.DataFrame, runs: list[tuple[str, str]]) -> str:
         "paired 95% interval (bootstrap over tasks) excludes no change. Bold: the interval of the difference "
         "to random edits of the "
         f"same parameter count and norm (mean of {counted(draws, 'draw')}, italic) excludes zero. Groups without such "
-        "a row have no control. Depth bands (early, late) overlap the components."
+        "a row have no control. Depth bands (early, late) overlap the components. "
+        + _detectable(table)
+        + _interactions(table)
     )
+
+
+def _detectable(table: pd.DataFrame) -> str:
+    """How large a change each entry could have shown: what an entry without a star may hide."""
+    own = table[table["kind"] != "control"]
+    unstarred = own[(own["ci_low"] <= 0) & (own["ci_high"] >= 0)]
+    said = _range(own["minimum_detectable_effect"])
+    return (
+        f"Minimum detectable effect of an entry: {said} points; the {len(unstarred)} of {len(own)} without a star may "
+        "hide smaller changes. "
+    )
+
+
+def _interactions(table: pd.DataFrame) -> str:
+    """The interaction of each declared pair, run by run and direction by direction."""
+    pairs = table[table["interaction"].notna()]
+    if pairs.empty:
+        return "No pair has an interaction."
+    terms = [
+        f"{row.groups.replace('+', ' x ')} in {row.policy}, {row.direction}: {100 * row.interaction:+.0f} "
+        f"[{100 * row.interaction_ci_low:+.0f}, {100 * row.interaction_ci_high:+.0f}]"
+        for row in records(pairs)
+    ]
+    return (
+        "Interaction of a pair (its effect minus the sum of its groups' effects, points, 95% interval): "
+        + "; ".join(terms)
+        + "."
+    )
+
+
+def _range(values: pd.Series) -> str:
+    low, high = (f"{100 * value:.0f}" for value in (values.min(), values.max()))
+    return low if low == high else f"{low} to {high}"
 
 
 if __name__ == "__main__":

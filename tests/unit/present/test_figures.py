@@ -172,6 +172,32 @@ def test_a_control_of_the_heat_map_is_the_mean_of_its_draws(study: dict[str, Pat
     assert row["draws"] == len(draws) == 2
 
 
+def test_the_heat_maps_caption_says_what_its_nulls_could_show_and_how_pairs_interact(
+    study: dict[str, Path], tmp_path: Path
+) -> None:
+    table, _, caption = drawn("graft_heatmap", study, tmp_path)
+    own = table[table["kind"] != "control"]
+    assert own["minimum_detectable_effect"].notna().all()
+    largest = f"{100 * own['minimum_detectable_effect'].max():.0f} points"
+    assert f"Minimum detectable effect of an entry: {100 * own['minimum_detectable_effect'].min():.0f}" in caption
+    assert largest in caption
+    pairs = table[table["interaction"].notna()]
+    assert set(pairs["kind"]) == {"pair"}
+    for row in pairs.itertuples():
+        term = f"in {row.policy}, {row.direction}: {100 * row.interaction:+.0f} [{100 * row.interaction_ci_low:+.0f},"
+        assert term in caption
+
+
+def test_the_gates_caption_names_the_margin_and_the_detectable_effect(study: dict[str, Path], tmp_path: Path) -> None:
+    table, _, caption = drawn("gate", study, tmp_path)
+    assert f"equivalence margin, {100 * table['equivalence_margin'].iloc[0]:g} points" in caption
+    effects = 100 * table["minimum_detectable_effect"]
+    assert f"Minimum detectable effect: {effects.min():.1f} to {effects.max():.1f} points" in caption
+    null = table[(table["ci_low"] <= 0) & (table["ci_high"] >= 0)]
+    assert f"of the {len(null)} run" in caption
+    assert f"{null['equivalent'].sum()} passed the equivalence test" in caption
+
+
 def test_movement_and_harm_are_against_the_policy_a_run_started_from(study: dict[str, Path], tmp_path: Path) -> None:
     table, _, _ = drawn("movement_against_harm", study, tmp_path)
     own = pd.read_csv(study["init_contrasts"]).set_index(["policy", "task_set", "mode"])["difference"]
