@@ -6,16 +6,19 @@ Token choices, for a turn whose sequence is prompt + action:
 * ``all``: one row a token;
 * ``action``: one row a turn, the position that predicts the first token of the action.
 
-Intervals come from a bootstrap over episodes, on the logarithm of the rank. A resample holds fewer distinct rows
+Intervals of all three measures come from the same resampled spectra: a bootstrap over episodes, on the logarithm of
+the measure. A resample holds fewer distinct rows
 than the sample, so its rank is biased downwards; what the interval should show is the spread. The draws are therefore
 shifted to the estimate, and the shift stands beside the interval as ``bootstrap_bias``. The rank itself is of these
-N rows: it grows with N, so it is comparable between checkpoints on one probe and not between probes.
+N rows: it grows with N, so it is comparable between checkpoints on one probe and not between probes. Where no interval
+can be had, the reason stands in its place (:data:`REASONS`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -26,13 +29,27 @@ TOKENS = ("mean", "all", "action")
 _STACK_BYTES = 64_000_000  # Gram matrices in memory at a time
 
 
+MEASURES = ("effective_rank", "participation_ratio", "stable_rank")
+Reason = Literal["bootstrap", "too large to resample", "not finite", "a draw has rank zero"]
+REASONS: tuple[Reason, ...] = get_args(Reason)
+"""Values of the column ``interval``: how it was made, or why there is none."""
+
+
 @dataclass(frozen=True, slots=True)
 class RankInterval:
-    """Interval of an effective rank; NaN where the matrices are too large to resample."""
+    """Interval of one measure; NaN where there is none."""
 
     low: float
     high: float
     bias: float
+
+
+@dataclass(frozen=True, slots=True)
+class RankIntervals:
+    """The interval of each measure (:data:`MEASURES`), and "bootstrap" or why there is none."""
+
+    of: Mapping[str, RankInterval]
+    reason: Reason
 
 
 def rows_of(
@@ -63,7 +80,7 @@ def episode_weights(episodes: int, draws: int, seed: int) -> Array64:
     return generator.multinomial(episodes, np.full(episodes, 1.0 / episodes), size=draws).astype(np.float64)
 
 
-def rank_interval(
+def rank_intervals(
     rows: Array64,
     episode: npt.NDArray[np.int64],
     weights: Array64,
@@ -71,20 +88,31 @@ def rank_interval(
     centred: bool,
     confidence: float,
     up_to: int = 512,
-) -> RankInterval:
-    """Bootstrap interval of the effective rank of rows (N, D) whose episodes (N,) are resampled by ``weights``."""
-    if min(rows.shape) > up_to or not np.isfinite(rows).all():
-        return RankInterval(np.nan, np.nan, np.nan)
-    estimate = matrix_ranks(rows, centred=centred).effective_rank
-    squared = resampled_spectra(rows, episode, weights, centred=centred)
-    draws = np.array([ranks(values).effective_rank for values in squared])
-    if estimate <= 0.0 or (draws <= 0.0).any():
-        return RankInterval(np.nan, np.nan, np.nan)
-    logs = np.log(draws)
-    bias = float(logs.mean() - np.log(estimate))
+) -> RankIntervals:
+    """Bootstrap intervals of the measures of rows (N, D) whose episodes (N,) are resampled by ``weights``."""
+    if not np.isfinite(rows).all():
+        return _no_interval("not finite")
+    if min(rows.shape) > up_to:
+        return _no_interval("too large to resample")
+    estimate = matrix_ranks(rows, centred=centred)
+    draws = [ranks(squared) for squared in resampled_spectra(rows, episode, weights, centred=centred)]
+    smallest = np.min([found.effective_rank for found in (estimate, *draws)])  # the other two are zero where it is
+    if not np.isfinite(smallest):  # the squares of finite states can overflow
+        return _no_interval("not finite")
+    if smallest <= 0.0:
+        return _no_interval("a draw has rank zero")
     tail = (1.0 - confidence) / 2.0
-    low, high = np.exp(np.quantile(logs, [tail, 1.0 - tail]) - bias)
-    return RankInterval(float(low), float(high), float(np.exp(bias) - 1.0))
+    intervals = {}
+    for name in MEASURES:
+        logs = np.log([getattr(draw, name) for draw in draws])
+        bias = float(logs.mean() - np.log(getattr(estimate, name)))
+        low, high = np.exp(np.quantile(logs, [tail, 1.0 - tail]) - bias)
+        intervals[name] = RankInterval(float(low), float(high), float(np.exp(bias) - 1.0))
+    return RankIntervals(intervals, "bootstrap")
+
+
+def _no_interval(reason: Reason) -> RankIntervals:
+    return RankIntervals(dict.fromkeys(MEASURES, RankInterval(np.nan, np.nan, np.nan)), reason)
 
 
 def resampled_spectra(rows: Array64, episode: npt.NDArray[np.int64], weights: Array64, *, centred: bool) -> Array64:

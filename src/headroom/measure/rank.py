@@ -1,9 +1,10 @@
 """What became of one policy inside: rank of its hidden states, agreement with its reference, drift of its weights.
 
 Policy and reference walk through the probe side by side, one block of each in memory at a time. Per site and token
-choice: effective rank (centred and not), participation ratio, stable rank and CKA with the reference; over the action
-tokens: argmax agreement and KL; over the weights: :mod:`headroom.measure.drift`. Works on any checkpoint whose text
-decoder ``transformers`` knows. An adapter is measured as weights only; merge a copy to read its hidden states.
+choice: effective rank (centred and not), participation ratio and stable rank, each with its interval or the reason
+why it has none (column ``interval``), and CKA with the reference; over the action tokens: argmax agreement and KL;
+over the weights: :mod:`headroom.measure.drift`. Works on any checkpoint whose text decoder ``transformers`` knows. An
+adapter is measured as weights only; merge a copy to read its hidden states.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ from headroom.config.models import Rank
 from headroom.files import write_csv
 from headroom.measure.agreement import episode_interval, linear_cka, token_agreement
 from headroom.measure.drift import weight_drift
-from headroom.measure.hidden import TOKENS, episode_weights, rank_interval, rows_of
+from headroom.measure.hidden import MEASURES, TOKENS, RankIntervals, episode_weights, rank_intervals, rows_of
 from headroom.measure.layers import LayerWalk, Site
 from headroom.measure.probe import ProbeTurns, read_probe, tokenizer_digest
-from headroom.measure.spectrum import matrix_ranks
+from headroom.measure.spectrum import Ranks, matrix_ranks
 from headroom.measure.weights import open_checkpoint
 
 States = list[npt.NDArray[np.float32]]
@@ -54,7 +55,7 @@ def measure(
             rows, owner = rows_of(states, tokens, probe.action_positions, episode)
             for centred in (True, False):
                 found = matrix_ranks(rows, centred=centred)
-                interval = rank_interval(
+                intervals = rank_intervals(
                     rows, owner, weights, centred=centred, confidence=confidence, up_to=settings.bootstrap_up_to
                 )
                 rank_rows.append(
@@ -63,12 +64,7 @@ def measure(
                         "layer": site.layer,
                         "tokens": tokens,
                         "centred": centred,
-                        "effective_rank": found.effective_rank,
-                        "ci_low": interval.low,
-                        "ci_high": interval.high,
-                        "bootstrap_bias": interval.bias,
-                        "participation_ratio": found.participation_ratio,
-                        "stable_rank": found.stable_rank,
+                        **_with_intervals(found, intervals),
                         "rows": len(rows),
                         "width": rows.shape[1],
                         "episodes": len(number),
@@ -86,6 +82,21 @@ def measure(
     )
     agreement_rows += _tokens_agree(ours, theirs, probe, episode, weights, confidence)
     return ranks, pd.DataFrame(agreement_rows)
+
+
+def _with_intervals(found: Ranks, intervals: RankIntervals) -> dict[str, object]:
+    """The columns of the three measures; those of the effective rank's interval have no prefix."""
+    row: dict[str, object] = {}
+    for name in MEASURES:
+        own = intervals.of[name]
+        prefix = "" if name == "effective_rank" else f"{name}_"
+        row |= {
+            name: getattr(found, name),
+            f"{prefix}ci_low": own.low,
+            f"{prefix}ci_high": own.high,
+            f"{prefix}bootstrap_bias": own.bias,
+        }
+    return row | {"interval": intervals.reason}
 
 
 def _side_by_side(ours: LayerWalk, theirs: LayerWalk) -> Iterator[tuple[Site, States, States]]:

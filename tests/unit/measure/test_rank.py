@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headroom.config.models import Rank
-from headroom.measure.hidden import episode_weights, rank_interval, resampled_spectra, rows_of
+from headroom.measure.hidden import MEASURES, REASONS, episode_weights, rank_intervals, resampled_spectra, rows_of
 from headroom.measure.probe import ProbeTurns, tokenizer_digest
 from headroom.measure.rank import measure
 from headroom.measure.spectrum import matrix_ranks, ranks
@@ -44,24 +44,55 @@ def test_resampled_spectra_equal_those_of_matrices_with_repeated_rows(sizes, wid
             assert ranks(squared).effective_rank == pytest.approx(expected.effective_rank, rel=1e-4)
 
 
-def test_the_interval_surrounds_the_estimate_and_shrinks_with_more_episodes():
+@pytest.mark.parametrize("measure_name", MEASURES)
+def test_the_interval_surrounds_the_estimate_and_shrinks_with_more_episodes(measure_name):
     rng = np.random.default_rng(0)
     widths = []
     for episodes in (10, 160):
         rows = rng.standard_normal((episodes * 4, 8)) * np.geomspace(1, 0.1, 8)
         episode = np.repeat(np.arange(episodes), 4)
-        found = rank_interval(rows, episode, episode_weights(episodes, 200, 1), centred=True, confidence=0.95)
-        estimate = matrix_ranks(rows, centred=True).effective_rank
+        every = rank_intervals(rows, episode, episode_weights(episodes, 200, 1), centred=True, confidence=0.95)
+        assert every.reason == "bootstrap"
+        found = every.of[measure_name]
+        estimate = getattr(matrix_ranks(rows, centred=True), measure_name)
         assert found.low < estimate < found.high
-        assert found.bias < 0.02
+        assert abs(found.bias) < 0.15
         widths.append(found.high - found.low)
     assert widths[1] < widths[0] / 2
 
 
-def test_matrices_too_large_to_resample_have_no_interval():
-    rows = np.random.default_rng(0).standard_normal((20, 30))
-    found = rank_interval(rows, np.arange(20), episode_weights(20, 3, 0), centred=True, confidence=0.95, up_to=19)
-    assert np.isnan(found.low)
+def test_the_three_intervals_are_read_from_one_set_of_resampled_spectra():
+    rng = np.random.default_rng(3)
+    rows, episode, weights = rng.standard_normal((40, 6)), np.repeat(np.arange(10), 4), episode_weights(10, 50, 1)
+    found = rank_intervals(rows, episode, weights, centred=False, confidence=0.9)
+    draws = [ranks(squared) for squared in resampled_spectra(rows, episode, weights, centred=False)]
+    for name in MEASURES:
+        own = np.array([getattr(draw, name) for draw in draws])
+        estimate = getattr(matrix_ranks(rows), name)
+        shift = estimate / np.exp(np.log(own).mean())  # the draws, moved to the estimate
+        expected = np.exp(np.quantile(np.log(own), [0.05, 0.95])) * shift
+        assert [found.of[name].low, found.of[name].high] == pytest.approx(expected.tolist())
+
+
+@pytest.mark.parametrize(
+    ("rows", "up_to", "reason"),
+    [
+        (np.random.default_rng(0).standard_normal((20, 30)), 19, "too large to resample"),
+        (np.full((20, 4), np.nan), 512, "not finite"),
+        (np.full((20, 4), 1e200), 512, "not finite"),
+        (np.eye(20)[:, :4], 512, "a draw has rank zero"),
+    ],
+)
+def test_where_there_is_no_interval_the_reason_stands_in_its_place(rows, up_to, reason):
+    weights = np.zeros((3, 20))
+    weights[:, 19] = 20.0  # a resample of one episode, whose row may be zero
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = rank_intervals(rows, np.arange(20), weights, centred=False, confidence=0.95, up_to=up_to)
+    assert found.reason == reason
+    assert reason in REASONS
+    for name in MEASURES:
+        own = found.of[name]
+        assert np.isnan([own.low, own.high, own.bias]).all()
 
 
 @pytest.fixture
@@ -89,6 +120,11 @@ def test_a_measurement_holds_every_site_and_choice_and_one_primary_row(probe):
     (policy, reference), turns = probe
     ranks_table, agreement = measure(policy, reference, turns, Rank(bootstrap_draws=10), 0.95)
     assert len(ranks_table) == 4 * 3 * 2  # embedding, two blocks, final norm; token choices; centring
+    for name in ("", "participation_ratio_", "stable_rank_"):
+        made = ranks_table["interval"] == "bootstrap"
+        assert made.any()
+        assert (ranks_table.loc[made, f"{name}ci_low"] <= ranks_table.loc[made, f"{name}ci_high"]).all()
+        assert ranks_table.loc[~made, f"{name}ci_low"].isna().all()
     primary = ranks_table[ranks_table["primary"]]
     assert primary[["site", "layer", "tokens", "centred"]].values.tolist() == [["block", 1, "mean", True]]
     tokens = sum(len(a) + len(p) - 1 for p, a in zip(turns.prompts, turns.actions, strict=True))
@@ -113,6 +149,14 @@ def test_a_measurement_repeats_exactly_and_does_not_depend_on_the_batches(probe)
     small = measure(policy, reference, turns, Rank(bootstrap_draws=10, batch_tokens=1), 0.95)
     assert all(a.equals(b) for a, b in zip(first, again, strict=True))
     np.testing.assert_allclose(first[0]["effective_rank"], small[0]["effective_rank"], rtol=1e-4)
+
+
+def test_a_table_says_where_matrices_were_too_large_to_resample(probe):
+    (policy, reference), turns = probe
+    table, _ = measure(policy, reference, turns, Rank(bootstrap_draws=10, bootstrap_up_to=5), 0.95)
+    assert set(table["interval"]) == {"too large to resample"}
+    assert table["stable_rank"].notna().all()
+    assert table["stable_rank_ci_low"].isna().all()
 
 
 def test_another_tokenizer_than_the_probes_is_refused(probe):
