@@ -7,17 +7,27 @@ scale=${1:?usage: tools/study.sh SCALE [targets and snakemake options]}
 shift
 cores=${CORES:-$(getconf _NPROCESSORS_ONLN)}
 
-# A lock of the kernel instead of Snakemake's lock files: it cannot outlive its holder.
+# A lock of the kernel instead of Snakemake's lock files: it cannot outlive its holders, this shell and its Snakemake.
 mkdir -p .snakemake
 exec 9>.snakemake/study.lock
-if command -v flock >/dev/null && ! flock --nonblock 9; then
-    echo "another run of the study is going on in this folder; wait for it, or end it first" >&2
-    exit 1
+if command -v flock >/dev/null; then
+    if ! flock --nonblock 9; then
+        echo "another run of the study is going on in this folder; wait for it, or end it first" >&2
+        exit 1
+    fi
+    # A job outlives a Snakemake that was killed, and meanwhile refuses a second process at its output.
+    for lock in results/"$scale"/.scratch/*.lock; do
+        if [ -e "$lock" ] && ! flock --nonblock "$lock" true; then
+            name=${lock##*/}
+            echo "waiting for a job of an interrupted run that is still at work: ${name%.lock}" >&2
+            flock "$lock" true
+        fi
+    done
 fi
 
 started=$SECONDS
 .venv/bin/snakemake "$@" --cores "$cores" --nolock --rerun-incomplete --keep-going --quiet rules host reason \
-    --config scale="$scale" 2>&1 9>&- | .venv/bin/python tools/progress.py 9>&- && status=0 || status=$?
+    --config scale="$scale" 2>&1 | .venv/bin/python tools/progress.py 9>&- && status=0 || status=$?
 if [ "$status" != 0 ]; then
     echo "the study did not finish; what failed and why: .venv/bin/headroom runs --scale $scale, results/$scale/logs/" >&2
     exit "$status"
