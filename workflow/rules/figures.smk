@@ -4,6 +4,7 @@ TABLES = {
     "init_contrasts": "<results>/contrast/init_contrasts.csv",
     "replication": "<results>/contrast/replication.csv",
     "statistics": "<config>/contrast.json",
+    "demonstrations": "<config>/demonstrations.json",
     "task_contrasts": "<results>/contrast/task_contrasts.csv",
     "tasks": "<results>/select/tasks.csv",
     "reading": "<results>/reading/reading.csv",

@@ -15,7 +15,7 @@ import pandas as pd
 from headroom.config.models import Statistics
 from headroom.measure.mechanism import COLLAPSED, correlation
 from headroom.present.claim_tables import Finding, Tables, decide, points, undecided
-from headroom.present.headroom_control import data as control_data
+from headroom.present.headroom_control import sets_and_tasks
 from headroom.present.tables import by_key, extreme, true
 
 SIGNIFICANT = 0.05
@@ -204,7 +204,7 @@ def prediction(tables: Tables) -> Finding:
     the correlation.
     """
     names = ("contrasts", "task_contrasts", "reading", "runs")
-    table = control_data(*(tables.path(name) for name in names))
+    table = sets_and_tasks(*(tables.path(name) for name in names))
     table = table[table["row"] == "task"].dropna(subset=["predicted", "difference"])
     rule = Statistics(confidence=tables.confidence, bootstrap_draws=tables.draws, bootstrap_seed=tables.seed)
     values = table[["predicted", "difference"]].astype("float64")

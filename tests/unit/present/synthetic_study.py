@@ -13,8 +13,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from headroom.config.models import Graft, Statistics
-from headroom.files import write_csv, write_json, write_parquet
+from headroom.config.jobs import DemonstrationsJob, dump_job
+from headroom.config.models import Demonstrations, Graft, Statistics, WorldSettings
+from headroom.files import write_csv, write_json, write_parquet, write_text
 from headroom.measure.contrast import contrasts, read_runs
 from headroom.measure.edit import Swap
 from headroom.measure.failures import classify, failure_table
@@ -103,6 +104,16 @@ def write_study(folder: Path, *, seeds: int = 6, runs: list[str] | None = None) 
         paths[name] = folder / f"{name}.csv"
         write_csv(paths[name], value)
     paths["runs"] = RUNS
+    paths["tasks"] = folder / "tasks.csv"
+    listed = [(task, name, task == HEADROOM[1]) for name, members in sets.items() for task in members]
+    write_csv(paths["tasks"], pd.DataFrame(listed, columns=["task", "chosen_as", "filled"]))
+    paths["demonstrations"] = folder / "demonstrations.json"
+    job = DemonstrationsJob(
+        world=WorldSettings(),
+        tasks=(*MASTERED, *HEADROOM),
+        demonstrations=Demonstrations(hasty=dict.fromkeys(HEADROOM[-4:], 0.6)),
+    )
+    write_text(paths["demonstrations"], dump_job(job))
     paths["filmstrip"] = strips(folder / "filmstrip", regimes)
     for run in made:
         paths[f"steps/{run}"] = folder / "grpo" / run / "steps.parquet"
