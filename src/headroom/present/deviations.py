@@ -67,22 +67,28 @@ def look_up(folder: Path, place: str) -> Any:
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
         for part in key.split("."):
-            value = value[part]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+            value = value[int(part)] if isinstance(value, list) else value[part]
+    except (OSError, ValueError, LookupError, TypeError) as error:
         raise SystemExit(f"{path}: has no setting {key}; correct workflow/data/deviations.yaml") from error
     return value
 
 
 def said(value: Any) -> str:
-    """A value in words: lists by their length, mappings as name and value."""
+    """A value in words: lists by their length, but by their members inside a mapping; mappings as name and value."""
     if isinstance(value, dict):
+        if not value:
+            return "none"
         order = sorted(value.items(), key=lambda item: (isinstance(item[1], str), item[1] if _number(item[1]) else 0))
-        return ", ".join(f"{name.replace('_', ' ')} {said(part)}" for name, part in order if name != "kind")
+        return ", ".join(f"{name.replace('_', ' ')} {_member(part)}" for name, part in order if name != "kind")
     if isinstance(value, list):
         return str(len(value))
     if isinstance(value, bool) or value is None:
         return {True: "yes", False: "no", None: "none"}[value]
     return f"{value:g}" if isinstance(value, float) else str(value).replace("_", " ")
+
+
+def _member(value: Any) -> str:
+    return " and ".join(map(said, value)) if isinstance(value, list) else said(value)
 
 
 def _number(value: Any) -> bool:

@@ -297,6 +297,21 @@ def test_every_value_of_the_deviations_stands_in_a_settings_file(settings: Path)
     assert found["setting"].is_unique
 
 
+def test_engineered_headroom_and_uneven_demonstrations_are_declared_task_by_task(settings: Path) -> None:
+    found = table(read_deviations(DEVIATIONS), settings).set_index("read_from")["ours"]
+    for key in ("hasty", "episodes_override"):
+        chosen = look_up(settings, f"demonstrations#demonstrations.{key}")
+        assert chosen, "this scale has such tasks"
+        row = found[f"demonstrations#demonstrations.{key}"]
+        assert all(f"{task} {said(value)}" in row for task, value in chosen.items())
+
+
+def test_every_run_of_a_regime_is_declared(settings: Path) -> None:
+    found = table(read_deviations(DEVIATIONS), settings).set_index("read_from")["ours"]
+    regimes = look_up(settings, "failures#regimes")
+    assert all(f"{name} {' and '.join(runs)}" in found["failures#regimes"] for name, runs in regimes.items())
+
+
 def test_a_changed_setting_changes_the_table_and_no_hand(settings: Path, tmp_path: Path) -> None:
     for name in settings_files(read_deviations(DEVIATIONS)):
         text = (settings / f"{name}.json").read_text()
@@ -315,6 +330,8 @@ def test_a_setting_that_is_not_there_is_named(settings: Path) -> None:
 
 def test_values_are_said_plainly() -> None:
     assert said({"low": 0.1, "high": 0.2}) == "low 0.1, high 0.2"
+    assert said({"low": ["one", "two"], "high": ["three"]}) == "low one and two, high three"
+    assert said({}) == "none"
     assert [said(value) for value in (3e-3, 10, True, "token_mean", ["a", "b"], None)] == [
         *("0.003", "10", "yes", "token mean", "2", "none")
     ]
