@@ -84,7 +84,7 @@ def run(
     Raises:
         ValueError: the two checkpoints are not a pair; raised before a browser starts.
     """
-    from headroom.measure.play import PolicyPlayer
+    from headroom.measure.play import PolicyPlayer, SilentWhenBroken
     from headroom.policy.load import load_policy
     from headroom.policy.sampler import TorchSampler
     from headroom.worlds.miniwob.world import MiniWob
@@ -96,7 +96,9 @@ def run(
     check_tokenizers(sft_folder, rl_folder)
     planned = list(plan(sft, rl, graft))
     policy = load_policy(sft_folder)
-    sampler = TorchSampler(policy.model, policy.codec.end_ids)
+    end_ids = policy.codec.end_ids
+    # As in an evaluation: a graft without finite probabilities fails its pages, and the endpoints play what was scored.
+    sampler = SilentWhenBroken(TorchSampler(policy.model, end_ids), end_ids[0])
     with MiniWob(world) as pages:
 
         def play(label: str) -> list[Episode]:

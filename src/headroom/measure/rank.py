@@ -23,6 +23,7 @@ from headroom.config.models import Rank
 from headroom.files import write_csv
 from headroom.measure.agreement import episode_interval, linear_cka, token_agreement
 from headroom.measure.drift import weight_drift
+from headroom.measure.edit import check_pair
 from headroom.measure.hidden import MEASURES, TOKENS, RankIntervals, episode_weights, rank_intervals, rows_of
 from headroom.measure.layers import LayerWalk, Site
 from headroom.measure.probe import ProbeTurns, read_probe, tokenizer_digest
@@ -173,12 +174,12 @@ def main(
         config=config,
         seeds={"bootstrap": settings.rank.bootstrap_seed},
     ) as job:
+        ours, theirs = open_checkpoint(checkpoint), open_checkpoint(reference)
+        check_pair(theirs, ours)  # before the walk: a bad file costs no time, and the message names its tensor
         ranks, agreement = measure(
             checkpoint, reference, read_probe(probe), settings.rank, settings.statistics.confidence
         )
-        drift = weight_drift(
-            open_checkpoint(reference), open_checkpoint(checkpoint), spectrum_up_to=settings.rank.spectrum_up_to
-        )
+        drift = weight_drift(theirs, ours, spectrum_up_to=settings.rank.spectrum_up_to)
         for name, table in (("rank", ranks), ("agreement", agreement), ("drift", drift)):
             table.insert(0, "policy", settings.policy)
             write_csv(job.output / f"{name}.csv", table)

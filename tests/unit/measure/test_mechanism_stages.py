@@ -1,0 +1,192 @@
+"""The stages that take checkpoints apart, from the settings file to the written directory, on tiny real checkpoints."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from synthetic_episodes import episode
+from test_graft_build import FAULTS
+
+import headroom.measure.play as play
+import headroom.policy.load as load
+import headroom.worlds.miniwob.world as miniwob
+from headroom.agent.episode import Episode
+from headroom.config.jobs import EvaluateJob, GraftJob, RankJob, dump_job
+from headroom.config.models import Evaluation, Graft, Rank, Statistics, Strict, WorldSettings
+from headroom.files import write_json, write_parquet, write_text
+from headroom.measure import evaluate, graft, rank
+from headroom.measure.probe import tokenizer_digest
+from headroom.worlds.seeds import pool
+
+SETS = {"mastered": ("a", "b", "c"), "headroom": ("h",)}
+STATISTICS = Statistics(bootstrap_draws=100)
+
+
+class FakePlayerOfTheWeights:
+    """A stand-in for a policy in a browser: success is a hash of the model's weights, the task and the page.
+
+    Two models play alike if their weights are equal, bit for bit, and hardly otherwise.
+    """
+
+    def __init__(self, world: Any, policy: Any, sampler: Any, settings: WorldSettings, **options: Any) -> None:
+        self.model, self.sampler = policy.model, sampler
+
+    def greedy(self, tasks: Sequence[str], seeds: Sequence[int]) -> list[Episode]:
+        digest = hashlib.sha256()
+        for _, parameter in sorted(self.model.named_parameters()):
+            digest.update(parameter.detach().numpy().tobytes())
+        weights = digest.hexdigest()
+
+        def succeeds(task: str, seed: int) -> bool:
+            return hashlib.sha256(f"{weights} {task} {seed}".encode()).digest()[0] % 2 == 0
+
+        return [episode(task, seed, success=succeeds(task, seed)) for task in tasks for seed in seeds]
+
+    def sampled(
+        self, tasks: Sequence[str], seeds: Sequence[int], samples: int, temperature: float = 1.0
+    ) -> list[Episode]:
+        return []
+
+
+class NoBrowser:
+    """A world that nobody asks anything."""
+
+    def __init__(self, settings: WorldSettings) -> None:
+        pass
+
+    def __enter__(self) -> NoBrowser:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        return None
+
+
+class Study:
+    """A supervised checkpoint and a trained one, and the stages that read them."""
+
+    def __init__(self, folder: Path, make_checkpoint: Callable[..., Any]) -> None:
+        self.results = folder / "results" / "tiny"
+        self.sft, self.rl = (make_checkpoint(seed=seed)[1] for seed in (0, 10))
+        for checkpoint in (self.sft, self.rl):
+            write_text(checkpoint / "tokenizer.json", json.dumps({"model": {"vocab": {"a": 0}}, "added_tokens": []}))
+        self.sets = self.results / "select" / "task_sets.json"
+        write_json(self.sets, SETS)
+
+    def config(self, name: str, job: Strict) -> Path:
+        write_text(self.results / "config" / f"{name}.json", dump_job(job))
+        return self.results / "config" / f"{name}.json"
+
+    def graft(self) -> Path:
+        job = GraftJob(
+            policy="grid-11",
+            regime="collapse",
+            world=WorldSettings(),
+            evaluation=Evaluation(seeds=6),
+            graft=Graft(seeds=4, bands=2, control_draws=1),
+            statistics=STATISTICS,
+        )
+        output = self.results / "graft" / "grid-11"
+        graft.main(self.config("graft/grid-11", job), self.sft, self.rl, self.sets, output)
+        return output
+
+    def evaluate(self, policy: str, checkpoint: Path) -> pd.DataFrame:
+        job = EvaluateJob(
+            policy=policy,
+            world=WorldSettings(),
+            evaluation=Evaluation(seeds=6),
+            greedy_on=("mastered",),
+            sampled_on=(),
+        )
+        output = self.results / "evaluate" / policy
+        evaluate.main(self.config(f"evaluate/{policy}", job), checkpoint, self.sets, output)
+        return pd.read_parquet(output / "episodes.parquet")
+
+    def rank(self) -> Path:
+        random = np.random.default_rng(0)
+        turns = pd.DataFrame({"episode": [0, 0, 1, 1, 2]})
+        turns["prompt_ids"] = [random.integers(2, 40, size=6).tolist() for _ in range(5)]
+        turns["action_ids"] = [[3, 4]] * 5
+        write_parquet(self.results / "probe" / "probe.parquet", turns)
+        write_json(self.results / "probe" / "probe.json", {"tokenizer": tokenizer_digest(self.sft)})
+        job = RankJob(policy="grid-11", rank=Rank(bootstrap_draws=5), statistics=STATISTICS)
+        output = self.results / "rank" / "grid-11"
+        rank.main(self.config("rank/grid-11", job), self.rl, self.sft, self.results / "probe", output)
+        return output
+
+
+@pytest.fixture
+def study(tmp_path: Path, make_checkpoint: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> Study:
+    from transformers import AutoModelForCausalLM
+
+    def load_without_codec(folder: Path) -> SimpleNamespace:
+        model = AutoModelForCausalLM.from_pretrained(folder).eval()
+        return SimpleNamespace(model=model, codec=SimpleNamespace(end_ids=(1,)), path=folder)
+
+    monkeypatch.setattr(load, "load_policy", load_without_codec)
+    monkeypatch.setattr(play, "PolicyPlayer", FakePlayerOfTheWeights)
+    monkeypatch.setattr(miniwob, "MiniWob", NoBrowser)
+    return Study(tmp_path, make_checkpoint)
+
+
+def test_grafts_are_played_on_the_first_pages_of_the_evaluation_and_end_in_the_evaluated_policies(study: Study) -> None:
+    played = pd.read_parquet(study.graft() / "episodes.parquet")
+    for policy, checkpoint in (("sft", study.sft), ("rl", study.rl)):
+        evaluated = study.evaluate(policy, checkpoint).set_index(["task", "seed"])
+        own = played[played["policy"] == policy].set_index(["task", "seed"])
+        pages = list(pool("evaluation", 6))
+        assert sorted(evaluated.index.unique("seed")) == sorted(pages)
+        assert sorted(own.index.unique("seed")) == sorted(pages[:4])
+        assert own["success"].equals(evaluated.loc[own.index, "success"])
+    outcomes = played.pivot(index=["task", "seed"], columns="policy", values="success")
+    assert not outcomes["sft"].equals(outcomes["rl"]), "the two endpoints are told apart"
+
+
+def test_the_endpoints_differ_from_themselves_by_nothing(study: Study) -> None:
+    folder = study.graft()
+    table = pd.read_csv(folder / "grafts.csv").set_index("graft")
+    assert table.loc["sft", "difference_to_sft"] == 0
+    assert table.loc["rl", "difference_to_rl"] == 0
+    assert set(table["policy"]) == {"grid-11"}
+    assert (folder / "interactions.csv").is_file()
+
+
+def test_a_graft_without_finite_probabilities_is_played_as_an_evaluation_plays_it(
+    study: Study, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    samplers = []
+
+    class Watched(FakePlayerOfTheWeights):
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__(*arguments, **options)
+            samplers.append(type(self.sampler))
+
+    monkeypatch.setattr(play, "PolicyPlayer", Watched)
+    study.graft()
+    study.evaluate("sft", study.sft)
+    assert set(samplers) == {play.SilentWhenBroken}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("stage", ["graft", "rank"])
+def test_a_bad_checkpoint_ends_a_stage_in_one_line_and_nothing_is_written(study: Study, stage: str, fault: str) -> None:
+    damage, message = FAULTS[fault]
+    damage(study.rl)
+    with pytest.raises(SystemExit, match=message) as caught:
+        getattr(study, stage)()
+    said = str(caught.value)
+    assert study.rl.name in said, "the line names the checkpoint"
+    assert "\n" not in said
+    assert not [path for path in (study.results / stage / "grid-11").rglob("*") if path.is_file()]
+
+
+def test_good_checkpoints_write_the_tables_of_the_rank_stage(study: Study) -> None:
+    output = study.rank()
+    assert {path.name for path in output.glob("*.csv")} == {"rank.csv", "agreement.csv", "drift.csv"}
