@@ -25,8 +25,23 @@ def change(project, **settings):
     path.write_text(yaml.safe_dump(yaml.safe_load(path.read_text()) | settings))
 
 
-@pytest.mark.parametrize("scale", ["smoke", "tiny"])
+SCALES = sorted(path.stem for path in (PROJECT / "workflow/scales").glob("*.yaml"))
+REVISION = "a" * 40  # a hub name needs a commit; none of these tests asks the hub
+
+
+def complete(project, scale):
+    """Fill in the revision that a scale of a released model leaves to its user."""
+    path = project / f"workflow/scales/{scale}.yaml"
+    path.write_text(path.read_text().replace("revision: null", f"revision: {REVISION}"))
+
+
+def test_all_scales_are_tested():
+    assert SCALES == ["paper", "small", "smoke", "tiny"]
+
+
+@pytest.mark.parametrize("scale", SCALES)
 def test_every_ranked_policy_and_grafted_run_has_a_settings_file_that_its_stage_reads(project, scale):
+    complete(project, scale)
     resolved = resolve.resolve({"scale": scale}, project)
     resolve.write(resolved, project)
     folder = project / f"results/{scale}/config"
@@ -44,10 +59,28 @@ def test_every_ranked_policy_and_grafted_run_has_a_settings_file_that_its_stage_
         jobs.load_job(folder / f"{name}.json", model)
 
 
-def test_several_training_seeds_of_degrade_and_collapse_are_grafted(project):
-    study = resolve.load_study(project, "tiny")
-    runs = {run.run: run for run in resolve.load_runs(project, study, "tiny")}
-    for regime in ("degrade", "collapse"):
+@pytest.mark.parametrize("scale", SCALES)
+def test_the_inside_is_measured_on_pages_that_were_played(project, scale):
+    complete(project, scale)
+    study = resolve.load_study(project, scale)
+    assert study.mechanism.probe.seeds <= study.evaluation.seeds, "the probe replays the reading's pages"
+    assert study.mechanism.graft.seeds <= study.evaluation.seeds, "grafts are played on the evaluation's first pages"
+
+
+@pytest.mark.parametrize("scale", ["paper", "small"])
+def test_a_scale_of_a_released_model_says_what_its_mechanism_asks_of_a_cluster(project, scale):
+    complete(project, scale)
+    study = resolve.load_study(project, scale)
+    assert {"probe", "rank", "graft"} <= set(study.resources)
+    assert study.resources["graft"].gpu == study.resources["evaluate"].gpu
+
+
+@pytest.mark.parametrize("scale", [scale for scale in SCALES if scale != "smoke"])  # which makes one run a regime
+def test_several_training_seeds_of_every_grafted_regime_are_grafted(project, scale):
+    complete(project, scale)
+    study = resolve.load_study(project, scale)
+    runs = {run.run: run for run in resolve.load_runs(project, study, scale)}
+    for regime in study.mechanism.graft_regimes:
         members = study.mechanism.regimes[regime]
         assert len({runs[run].seed for run in members}) >= 2
         assert len({runs[run].learning_rate for run in members}) == 1
