@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headroom.measure.groups import available, by_component, by_depth, parameter_count, places, select
+from headroom.measure.groups import available, block_count, by_component, by_depth, parameter_count, places, select
 from headroom.measure.weights import open_checkpoint
 
 
@@ -44,6 +44,39 @@ def test_a_vision_language_model_has_a_tower_and_a_merger_of_their_own():
     assert groups["merger"] == (VISION[6], VISION[5])
     assert len(groups["vision_tower"]) == 5
     assert not any("visual" in name for name in groups["attention"] + groups["mlp"] + groups["norms"])
+
+
+def test_a_real_vision_language_model_is_partitioned_with_every_parameter_counted_once(tmp_path):
+    import torch
+    from transformers import Qwen3VLConfig, Qwen3VLForConditionalGeneration
+
+    config = Qwen3VLConfig(
+        text_config={
+            **{"vocab_size": 64, "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 3, "head_dim": 8},
+            **{"num_attention_heads": 2, "num_key_value_heads": 1, "max_position_embeddings": 64},
+            "rope_scaling": {"rope_type": "default", "mrope_section": [2, 1, 1], "mrope_interleaved": True},
+        },
+        vision_config={
+            **{"depth": 2, "hidden_size": 16, "intermediate_size": 24, "num_heads": 2, "out_hidden_size": 16},
+            **{"patch_size": 4, "num_position_embeddings": 16, "deepstack_visual_indexes": [0]},
+        },
+        tie_word_embeddings=True,
+        **{"image_token_id": 60, "video_token_id": 61, "vision_start_token_id": 62, "vision_end_token_id": 63},
+    )
+    with torch.random.fork_rng(devices=[]):
+        model = Qwen3VLForConditionalGeneration(config)
+    model.save_pretrained(tmp_path)
+    checkpoint = open_checkpoint(tmp_path)
+    components = by_component(checkpoint.tensors, checkpoint.aliases)
+    assert set(components) == {"embedding", "attention", "mlp", "norms", "vision_tower", "merger"}
+    for groups in (components, by_depth(checkpoint.tensors, 3, checkpoint.aliases)):
+        assert sorted(name for members in groups.values() for name in members) == sorted(checkpoint.tensors)
+        counted = sum(parameter_count(checkpoint, members) for members in groups.values())
+        assert counted == sum(parameter.numel() for parameter in model.parameters())
+    assert block_count(checkpoint) == 3, "the vision tower's blocks are none of the decoder's"
+    vision = {name for name in checkpoint.tensors if "visual" in name}
+    assert vision == set(components["vision_tower"]) | set(components["merger"])
+    assert any("deepstack" in name for name in components["merger"])
 
 
 def test_a_tied_head_belongs_to_the_embedding_and_an_untied_one_to_itself():
