@@ -22,6 +22,7 @@ from toy_grpo import (
 
 from headroom.agent.episode import Turn
 from headroom.policy.sampler import TorchSampler
+from headroom.train.batch import microbatches
 from headroom.train.diagnostics import COLUMNS, TIMES, steps_table, timing_table
 from headroom.train.groups import step_pages
 from headroom.train.grpo import NO_LIVE_GROUP, adamw, collect, score, update
@@ -71,8 +72,14 @@ def test_every_combination_of_factors_runs(tmp_path: Path, scope: str, scale: st
 # What a step may not change
 
 
-def test_a_learning_rate_of_zero_gives_a_ratio_of_exactly_one(tmp_path: Path) -> None:
-    policy, run = run_toy(toy_job(learning_rate=0.0, updates_per_rollout=3, kl_beta=0.1), tmp_path)
+ONE_OR_SEVERAL = pytest.mark.parametrize("budget", [16384, 40], ids=["one microbatch", "several microbatches"])
+
+
+@ONE_OR_SEVERAL
+def test_a_learning_rate_of_zero_gives_a_ratio_of_exactly_one(tmp_path: Path, budget: int) -> None:
+    changes = {"learning_rate": 0.0, "updates_per_rollout": 3, "kl_beta": 0.1, "microbatch_tokens": budget}
+    policy, run = run_toy(toy_job(**changes), tmp_path)
+    assert (len(microbatches(a_rollout(toy_policy())[0], budget)) > 1) == (budget == 40)
     for row in run.rows:
         assert row["ratio_mean"] == row["ratio_max"] == 1.0
         assert row["kl"] == row["approx_kl"] == row["clip_low_share"] == row["clip_high_share"] == 0.0
@@ -107,6 +114,28 @@ def test_a_penalty_makes_groups_live_in_which_everything_fails(tmp_path: Path) -
     assert any(row["live_groups"] > 0 for row in run.rows)
     assert all(row["reward_success"] == 0.0 and row["success"] == 0.0 for row in run.rows)
     assert any(row["reward_penalty"] < 0 and row["reward_spread_failing"] > 0 for row in run.rows)
+
+
+def test_two_updates_against_a_reference_are_the_same_in_one_microbatch_and_in_several() -> None:
+    """Each microbatch meets its own old and reference scores in the second update, not its neighbour's."""
+    reference = toy_policy().model.requires_grad_(False)
+    turns, spread = a_rollout(toy_policy(seed=1))
+    rows, moved = [], []
+    for budget in (16384, 40):
+        policy = toy_policy(seed=1)
+        changes = {"updates_per_rollout": 2, "kl_beta": 0.1, "optimiser": {"gradient_clip": 1e9}}
+        settings = toy_job(microbatch_tokens=budget, **changes).grpo
+        optimiser = torch.optim.SGD(policy.model.parameters(), lr=0.3)
+        rows.append(update(policy.model, reference, optimiser, turns, spread, settings)[0])
+        moved.append(weights(policy))
+    one, several = rows
+    assert len(microbatches(turns, 40)) > 1
+    assert one["updates"] == several["updates"] == 2
+    assert one["kl"] > 1e-3
+    assert one["ratio_max"] > 1.01
+    for name in ("ratio_mean", "ratio_max", "clip_low_share", "clip_high_share", "kl", "approx_kl", "entropy", "loss"):
+        assert several[name] == pytest.approx(one[name], rel=1e-4, abs=1e-6), name
+    torch.testing.assert_close(moved[1], moved[0], rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("aggregation", ["token_mean", "sequence_mean", "constant_length"])
@@ -266,8 +295,10 @@ def test_every_step_reports_every_column_and_the_tables_keep_their_types(tmp_pat
     np.testing.assert_allclose(steps["reward_mean"], parts)
 
 
-def test_several_updates_a_rollout_leave_the_band_and_are_clipped(tmp_path: Path) -> None:
-    _, run = run_toy(toy_job(updates_per_rollout=4, learning_rate=0.05), tmp_path)
+@ONE_OR_SEVERAL
+def test_several_updates_a_rollout_leave_the_band_and_are_clipped(tmp_path: Path, budget: int) -> None:
+    changes = {"updates_per_rollout": 4, "learning_rate": 0.05, "kl_beta": 0.05, "microbatch_tokens": budget}
+    _, run = run_toy(toy_job(**changes), tmp_path)
     assert any(row["clip_low_share"] > 0 for row in run.rows)
     assert any(row["clip_high_share"] > 0 for row in run.rows)
     assert all(row["approx_kl"] > 0 and row["ratio_max"] > 1 for row in run.rows if not row["skipped"])
