@@ -216,7 +216,7 @@ class Probe(Strict):
     """The fixed turns on which every checkpoint's hidden states are read: the supervised policy's own greedy turns."""
 
     task_sets: tuple[Literal["mastered", "headroom"], ...] = ("mastered",)
-    seeds: Positive = Field(8, description="Pages a task, of the selection pool.")
+    seeds: Positive = Field(8, description="Pages a task, of the reading pool.")
     turns: Positive = Field(4, description="At most this many turns of an episode: loops would repeat one page.")
 
 
