@@ -232,14 +232,17 @@ def test_the_loss_equals_a_float64_computation_token_by_token(aggregation: Aggre
     assert measured.item() == pytest.approx(total, abs=1e-13)
 
 
+@pytest.mark.parametrize("temperature", [1.0, 0.7])
 @pytest.mark.parametrize(
     ("loss_type", "aggregation"), [("grpo", "sequence_mean"), ("dapo", "token_mean"), ("dr_grpo", "constant_length")]
 )
-def test_a_whole_update_has_the_gradient_of_trl(trl_setup: Any, loss_type: str, aggregation: Aggregation) -> None:
+def test_a_whole_update_has_the_gradient_of_trl(
+    trl_setup: Any, loss_type: str, aggregation: Aggregation, temperature: float
+) -> None:
     """From turns to gradient by our own path (no padding, shared prompts, microbatches) against TRL's."""
     batch = a_batch()
     model = tiny()
-    trainer = trl_setup(model, loss_type=loss_type, beta=0.0)
+    trainer = trl_setup(model, loss_type=loss_type, beta=0.0, temperature=temperature)
     trainer.current_gradient_accumulation_steps = 1
     trainer.model.train()
     inputs = {name: value for name, value in batch.items() if "noise" not in name}
@@ -265,6 +268,7 @@ def test_a_whole_update_has_the_gradient_of_trl(trl_setup: Any, loss_type: str, 
         learning_rate=1.0,
         aggregation=aggregation,
         max_new_tokens=LONGEST,
+        temperature=temperature,
         microbatch_tokens=20,
         optimiser=Optimiser(gradient_clip=1e9),
     )
