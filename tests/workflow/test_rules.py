@@ -52,8 +52,16 @@ def test_every_rule_says_what_it_needs() -> None:
                 "shell:",
             ):
                 assert directive in body, f"rule {name} of {path.name} has no {directive}"
+            asked = re.search(rf'"HEADROOM_ASKED={name}:(\S+)"', body)
+            assert asked, f"rule {name}: its job cannot check what it was given"
+            for resource in ("gpu", "disk_mb", *(["gpu_mem_mb"] if "gpu_mem_mb=" in body else [])):
+                assert f"{resource}={{resources.{resource}}}" in asked[1].split(","), f"rule {name}: {resource}"
             assert "sources=" in body, f"rule {name}: its sources are no input"
             assert "environment=" in body, f"rule {name}: its pins are no input"
+
+
+def test_other_resources_make_no_result_stale(study) -> None:
+    assert study.stale("--set-resources", "grpo:gpu=2", "grpo:gpu_mem_mb=1", "contrast:disk_mb=7") == set()
 
 
 def test_the_rules_are_formatted_and_pass_the_lint() -> None:

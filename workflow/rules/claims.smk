@@ -64,6 +64,7 @@ rule claims:
             }
         ),
     shell:
-        "python -m headroom.present.claims"
+        "HEADROOM_ASKED=claims:gpu={resources.gpu},disk_mb={resources.disk_mb}"
+        " python -m headroom.present.claims"
         " --claims {input.claims} --deviations {input.deviations} --settings {params.settings} {params.tables}"
         " --output {output.table} 2>&1 | tee {log}"

@@ -43,6 +43,7 @@ rule contrast:
         ],
         folder=subpath(output.manifest, parent=True),
     shell:
-        "python -m headroom.measure.contrast"
+        "HEADROOM_ASKED=contrast:gpu={resources.gpu},disk_mb={resources.disk_mb}"
+        " python -m headroom.measure.contrast"
         " --config {input.config} --runs {input.runs} --reference {params.reference} --task-sets {input.task_sets}"
         " --output {params.folder} -- {params.policies} 2>&1 | tee {log}"

@@ -23,5 +23,6 @@ rule demonstrations:
     params:
         folder=subpath(output.manifest, parent=True),
     shell:
-        "python -m headroom.train.demonstrations"
+        "HEADROOM_ASKED=demonstrations:gpu={resources.gpu},disk_mb={resources.disk_mb}"
+        " python -m headroom.train.demonstrations"
         " --config {input.config} --output {params.folder} 2>&1 | tee {log}"

@@ -31,9 +31,11 @@ rule evaluate:
         runtime=WORKFLOW.resources("evaluate").runtime,
         disk_mb=WORKFLOW.resources("evaluate").disk_mb,
         gpu=WORKFLOW.resources("evaluate").gpu,
+        gpu_mem_mb=WORKFLOW.resources("evaluate").gpu_mem_mb,
     params:
         folder=subpath(output.manifest, parent=True),
     shell:
-        "python -m headroom.measure.evaluate"
+        "HEADROOM_ASKED=evaluate:gpu={resources.gpu},gpu_mem_mb={resources.gpu_mem_mb},disk_mb={resources.disk_mb}"
+        " python -m headroom.measure.evaluate"
         " --config {input.config} --checkpoint {input.checkpoint} --task-sets {input.task_sets}"
         " --output {params.folder} 2>&1 | tee {log}"

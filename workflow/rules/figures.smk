@@ -73,7 +73,8 @@ if WORKFLOW.makes("evals"):
                 }
             ),
         shell:
-            "python -m headroom.present.{params.module} data {params.tables}"
+            "HEADROOM_ASKED=figure_data:gpu={resources.gpu},disk_mb={resources.disk_mb}"
+            " python -m headroom.present.{params.module} data {params.tables}"
             " --output {output.table} 2>&1 | tee {log}"
 
 
@@ -112,4 +113,5 @@ rule figure:
     params:
         module=lambda wildcards: WORKFLOW.figures[wildcards.figure].module,
     shell:
-        "python -m headroom.present.{params.module} draw --data {input.table} --output {output.pdf} 2>&1 | tee {log}"
+        "HEADROOM_ASKED=figure:gpu={resources.gpu},disk_mb={resources.disk_mb}"
+        " python -m headroom.present.{params.module} draw --data {input.table} --output {output.pdf} 2>&1 | tee {log}"

@@ -32,9 +32,11 @@ rule grpo:
         runtime=WORKFLOW.resources("grpo").runtime,
         disk_mb=WORKFLOW.resources("grpo").disk_mb,
         gpu=WORKFLOW.resources("grpo").gpu,
+        gpu_mem_mb=WORKFLOW.resources("grpo").gpu_mem_mb,
     params:
         folder=subpath(output.manifest, parent=True),
     shell:
-        "python -m headroom.train.grpo"
+        "HEADROOM_ASKED=grpo:gpu={resources.gpu},gpu_mem_mb={resources.gpu_mem_mb},disk_mb={resources.disk_mb}"
+        " python -m headroom.train.grpo"
         " --config {input.config} --init {input.checkpoint} --task-sets {input.task_sets}"
         " --output {params.folder} 2>&1 | tee {log}"

@@ -30,7 +30,8 @@ rule probe:
         reading=subpath(input.reading, parent=True),
         folder=subpath(output.manifest, parent=True),
     shell:
-        "python -m headroom.measure.probe"
+        "HEADROOM_ASKED=probe:gpu={resources.gpu},disk_mb={resources.disk_mb}"
+        " python -m headroom.measure.probe"
         " --config {input.config} --checkpoint {input.checkpoint} --reading {params.reading}"
         " --task-sets {input.task_sets} --output {params.folder} 2>&1 | tee {log}"
 
@@ -81,11 +82,13 @@ rule rank:
         runtime=WORKFLOW.resources("rank").runtime,
         disk_mb=WORKFLOW.resources("rank").disk_mb,
         gpu=WORKFLOW.resources("rank").gpu,
+        gpu_mem_mb=WORKFLOW.resources("rank").gpu_mem_mb,
     params:
         probe=subpath(input.probe, parent=True),
         folder=subpath(output.manifest, parent=True),
     shell:
-        "python -m headroom.measure.rank"
+        "HEADROOM_ASKED=rank:gpu={resources.gpu},gpu_mem_mb={resources.gpu_mem_mb},disk_mb={resources.disk_mb}"
+        " python -m headroom.measure.rank"
         " --config {input.config} --checkpoint {input.checkpoint} --reference {input.reference}"
         " --probe {params.probe} --output {params.folder} 2>&1 | tee {log}"
 
@@ -127,9 +130,11 @@ rule graft:
         runtime=WORKFLOW.resources("graft").runtime,
         disk_mb=WORKFLOW.resources("graft").disk_mb,
         gpu=WORKFLOW.resources("graft").gpu,
+        gpu_mem_mb=WORKFLOW.resources("graft").gpu_mem_mb,
     params:
         folder=subpath(output.manifest, parent=True),
     shell:
-        "python -m headroom.measure.graft"
+        "HEADROOM_ASKED=graft:gpu={resources.gpu},gpu_mem_mb={resources.gpu_mem_mb},disk_mb={resources.disk_mb}"
+        " python -m headroom.measure.graft"
         " --config {input.config} --sft {input.reference} --rl {input.checkpoint} --task-sets {input.task_sets}"
         " --output {params.folder} 2>&1 | tee {log}"

@@ -37,7 +37,8 @@ rule failures:
         ],
         folder=subpath(output.manifest, parent=True),
     shell:
-        "python -m headroom.measure.failures"
+        "HEADROOM_ASKED=failures:gpu={resources.gpu},disk_mb={resources.disk_mb}"
+        " python -m headroom.measure.failures"
         " --config {input.config} --output {params.folder} -- {params.policies} 2>&1 | tee {log}"
 
 
@@ -81,7 +82,8 @@ rule filmstrip:
         ],
         folder=subpath(output.manifest, parent=True),
     shell:
-        "python -m headroom.measure.filmstrip"
+        "HEADROOM_ASKED=filmstrip:gpu={resources.gpu},disk_mb={resources.disk_mb}"
+        " python -m headroom.measure.filmstrip"
         " --config {input.config} --reference {params.reference} --output {params.folder} -- {params.policies}"
         " 2>&1 | tee {log}"
 
@@ -151,5 +153,6 @@ rule mechanism:
         ),
         folder=subpath(output.manifest, parent=True),
     shell:
-        "python -m headroom.measure.mechanism"
+        "HEADROOM_ASKED=mechanism:gpu={resources.gpu},disk_mb={resources.disk_mb}"
+        " python -m headroom.measure.mechanism"
         " --config {input.config} {params.folders} --output {params.folder} 2>&1 | tee {log}"

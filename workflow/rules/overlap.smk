@@ -23,5 +23,6 @@ rule overlap:
     params:
         folder=subpath(output.manifest, parent=True),
     shell:
-        "python -m headroom.measure.overlap --config {input.config}"
+        "HEADROOM_ASKED=overlap:gpu={resources.gpu},disk_mb={resources.disk_mb}"
+        " python -m headroom.measure.overlap --config {input.config}"
         " --output {params.folder} 2>&1 | tee {log}"

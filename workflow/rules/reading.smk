@@ -25,9 +25,11 @@ rule reading:
         runtime=WORKFLOW.resources("reading").runtime,
         disk_mb=WORKFLOW.resources("reading").disk_mb,
         gpu=WORKFLOW.resources("reading").gpu,
+        gpu_mem_mb=WORKFLOW.resources("reading").gpu_mem_mb,
     params:
         folder=subpath(output.manifest, parent=True),
     shell:
-        "python -m headroom.measure.reading"
+        "HEADROOM_ASKED=reading:gpu={resources.gpu},gpu_mem_mb={resources.gpu_mem_mb},disk_mb={resources.disk_mb}"
+        " python -m headroom.measure.reading"
         " --config {input.config} --checkpoint {input.checkpoint} --task-sets {input.task_sets}"
         " --output {params.folder} 2>&1 | tee {log}"

@@ -26,5 +26,6 @@ rule released:
         scale=WORKFLOW.scale,
         tier=WORKFLOW.resolved.settings.tier,
     shell:
-        "python -m headroom.cli unpack {input.archive} --force --scale {params.scale} --tier {params.tier}"
+        "HEADROOM_ASKED=released:gpu={resources.gpu},disk_mb={resources.disk_mb}"
+        " python -m headroom.cli unpack {input.archive} --force --scale {params.scale} --tier {params.tier}"
         " 2>&1 | tee {log}"

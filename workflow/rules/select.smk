@@ -24,8 +24,10 @@ rule select:
         runtime=WORKFLOW.resources("select").runtime,
         disk_mb=WORKFLOW.resources("select").disk_mb,
         gpu=WORKFLOW.resources("select").gpu,
+        gpu_mem_mb=WORKFLOW.resources("select").gpu_mem_mb,
     params:
         folder=subpath(output.manifest, parent=True),
     shell:
-        "python -m headroom.measure.select"
+        "HEADROOM_ASKED=select:gpu={resources.gpu},gpu_mem_mb={resources.gpu_mem_mb},disk_mb={resources.disk_mb}"
+        " python -m headroom.measure.select"
         " --config {input.config} --checkpoint {input.checkpoint} --output {params.folder} 2>&1 | tee {log}"

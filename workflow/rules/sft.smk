@@ -23,9 +23,11 @@ rule sft:
         runtime=WORKFLOW.resources("sft").runtime,
         disk_mb=WORKFLOW.resources("sft").disk_mb,
         gpu=WORKFLOW.resources("sft").gpu,
+        gpu_mem_mb=WORKFLOW.resources("sft").gpu_mem_mb,
     params:
         demonstrations=subpath(input.table, parent=True),
         folder=subpath(output.manifest, parent=True),
     shell:
-        "python -m headroom.train.sft"
+        "HEADROOM_ASKED=sft:gpu={resources.gpu},gpu_mem_mb={resources.gpu_mem_mb},disk_mb={resources.disk_mb}"
+        " python -m headroom.train.sft"
         " --config {input.config} --demonstrations {params.demonstrations} --output {params.folder} 2>&1 | tee {log}"

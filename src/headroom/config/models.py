@@ -210,6 +210,7 @@ class Resources(Strict):
     runtime: Positive = Field(60, description="Minutes.")
     disk_mb: Positive = 1000
     gpu: NonNegative = 0
+    gpu_mem_mb: NonNegative = Field(0, description="Memory that each GPU must have; 0: any. Checked when a job starts.")
 
 
 class Probe(Strict):

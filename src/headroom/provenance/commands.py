@@ -214,9 +214,11 @@ def unpack(
     scale: ScaleOption = "",
 ) -> None:
     """Put the files of a release into this project, each held to its digest, and to results.lock."""
+    from headroom.provenance import allotment
     from headroom.provenance import release as packing
 
     project = open_project(cache=False)
+    allotment.require(project.folder)
     try:
         chosen = tuple(only or ())
         if tier:

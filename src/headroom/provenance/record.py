@@ -26,7 +26,7 @@ from types import FrameType
 from typing import Any, NoReturn
 
 from headroom.files import write_text
-from headroom.provenance import attempts, closure, environment, manifest
+from headroom.provenance import allotment, attempts, closure, environment, manifest
 from headroom.provenance.digest import sha256_file, sha256_text
 from headroom.provenance.inputs import flat, parents, read_config, read_input
 from headroom.provenance.manifest import MANIFEST, RECORD, TIMING
@@ -259,7 +259,8 @@ def job(
         extra_outputs: Files that a figure writes beside ``output``; the PNG beside a PDF is known.
 
     Raises:
-        SystemExit: an input is missing or altered, the output folder is not ours, or the work failed (status 1).
+        SystemExit: an input is missing or altered, the output folder is not ours, the machine gives less than the
+            rule asked for, or the work failed (status 1).
     """
     running = Job(stage, Path(output), inputs or {}, config, seeds or {}, extra_outputs)
     with _alone(running):
@@ -271,6 +272,7 @@ def job(
         except ValueError:  # not in the main thread: the default action stays
             before = None
         try:
+            allotment.require(running.output, running.scratch_folder)
             yield running
             running.finish()
         except BaseException as error:
