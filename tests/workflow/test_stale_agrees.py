@@ -20,7 +20,8 @@ PROJECT = Path(__file__).parents[2]
 
 def test_every_stage_has_the_environment_that_its_rule_names() -> None:
     found = _environments(PROJECT)
-    assert found["train.grpo"] == "envs/agent.yaml"
+    assert found["train.grpo"] == "envs/train.yaml"
+    assert found["train.demonstrations"] == "envs/worlds.yaml"
     assert found["measure.contrast"] == "envs/analysis.yaml"
     assert found["present"] == "envs/figures.yaml"
     for stage in found:
@@ -46,7 +47,7 @@ def stages_of(path: Path) -> list[str]:
 
 
 def test_a_pin_is_another_one_only_if_its_version_was_not_installed(tmp_path: Path) -> None:
-    path = tmp_path / "agent.yaml"
+    path = tmp_path / "train.yaml"
     path.write_text("dependencies:\n  - pip:\n      - torch==2.1\n      - Py_arrow==9\n      - not-recorded==1\n")
     assert _other_pins(path, {"torch": "2.1+cpu", "py-arrow": "9"}) == []
     assert _other_pins(path, {"torch": "2.0", "py-arrow": "8"}) == ["py-arrow 8 -> 9", "torch 2.0 -> 2.1"]
@@ -115,7 +116,7 @@ EDITS = {
     ),
     "a pin": (
         "envs/analysis.yaml",
-        replaced("envs/analysis.yaml", "- statsmodels==", "- statsmodels==9."),
+        replaced("envs/analysis.yaml", "- scipy==", "- scipy==9."),
         {"contrast", "mechanism"},
     ),
     "a caption": (

@@ -144,11 +144,14 @@ def test_more_evaluation_seeds_evaluate_again_and_train_nothing(study) -> None:
     [
         (
             "analysis",
-            "statsmodels",
+            "scipy",
             {"contrast", "failures", "mechanism", "claims"} | drawn(FIGURES - FROM_STEPS - {"film_strips"}),
         ),
         ("figures", "seaborn", {"claims"} | drawn(FIGURES)),
-        ("agent", "torch", ALL_BUT_PAGES | {"demonstrations", "overlap"}),
+        ("train", "torch", ALL_BUT_PAGES),
+        ("worlds", "miniwob", ALL_BUT_PAGES | {"demonstrations", "overlap"}),
+        ("audit", "rocrate", set()),
+        ("rollout", "vllm", set()),
     ],
 )
 def test_one_pin_reruns_the_jobs_of_its_environment(study, environment: str, package: str, expected: set[str]) -> None:

@@ -3,7 +3,7 @@ rule demonstrations:
     input:
         config="<config>/demonstrations.json",
         sources=closure.sources("train.demonstrations"),
-        environment="envs/agent.yaml",
+        environment="envs/worlds.yaml",
     output:
         table="<results>/demonstrations/demonstrations.parquet",
         manifest="<results>/demonstrations/manifest.json",
@@ -13,7 +13,7 @@ rule demonstrations:
     benchmark:
         "<benchmarks>/demonstrations.tsv"
     conda:
-        "../../envs/agent.yaml"
+        "../../envs/worlds.yaml"
     threads: WORKFLOW.resources("demonstrations").threads
     resources:
         mem_mb=WORKFLOW.resources("demonstrations").mem_mb,

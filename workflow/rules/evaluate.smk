@@ -14,7 +14,7 @@ rule evaluate:
         ),
         task_sets="<results>/select/task_sets.json",
         sources=closure.sources("measure.evaluate"),
-        environment="envs/agent.yaml",
+        environment="envs/train.yaml",
     output:
         episodes="<results>/evaluate/{policy}/episodes.parquet",
         manifest="<results>/evaluate/{policy}/manifest.json",
@@ -24,7 +24,7 @@ rule evaluate:
     benchmark:
         "<benchmarks>/evaluate/{policy}.tsv"
     conda:
-        "../../envs/agent.yaml"
+        "../../envs/train.yaml"
     threads: WORKFLOW.resources("evaluate").threads
     resources:
         mem_mb=WORKFLOW.resources("evaluate").mem_mb,

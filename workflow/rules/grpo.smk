@@ -14,7 +14,7 @@ rule grpo:
         ),
         task_sets="<results>/select/task_sets.json",
         sources=closure.sources("train.grpo"),
-        environment="envs/agent.yaml",
+        environment="envs/train.yaml",
     output:
         checkpoint=directory("<results>/grpo/{run}/checkpoint"),
         steps="<results>/grpo/{run}/steps.parquet",
@@ -25,7 +25,7 @@ rule grpo:
     benchmark:
         "<benchmarks>/grpo/{run}.tsv"
     conda:
-        "../../envs/agent.yaml"
+        "../../envs/train.yaml"
     threads: WORKFLOW.resources("grpo").threads
     resources:
         mem_mb=WORKFLOW.resources("grpo").mem_mb,

@@ -8,7 +8,7 @@ rule probe:
         episodes=ancient("<results>/reading/episodes.parquet"),
         task_sets="<results>/select/task_sets.json",
         sources=closure.sources("measure.probe"),
-        environment="envs/agent.yaml",
+        environment="envs/train.yaml",
     output:
         turns="<results>/probe/probe.parquet",
         summary="<results>/probe/probe.json",
@@ -19,7 +19,7 @@ rule probe:
     benchmark:
         "<benchmarks>/probe.tsv"
     conda:
-        "../../envs/agent.yaml"
+        "../../envs/train.yaml"
     threads: WORKFLOW.resources("probe").threads
     resources:
         mem_mb=WORKFLOW.resources("probe").mem_mb,
@@ -63,7 +63,7 @@ rule rank:
         probe="<results>/probe/manifest.json",
         turns=ancient("<results>/probe/probe.parquet"),
         sources=closure.sources("measure.rank"),
-        environment="envs/agent.yaml",
+        environment="envs/train.yaml",
     output:
         rank="<results>/rank/{policy}/rank.csv",
         agreement="<results>/rank/{policy}/agreement.csv",
@@ -75,7 +75,7 @@ rule rank:
     benchmark:
         "<benchmarks>/rank/{policy}.tsv"
     conda:
-        "../../envs/agent.yaml"
+        "../../envs/train.yaml"
     threads: WORKFLOW.resources("rank").threads
     resources:
         mem_mb=WORKFLOW.resources("rank").mem_mb,
@@ -111,7 +111,7 @@ rule graft:
         ),
         task_sets="<results>/select/task_sets.json",
         sources=closure.sources("measure.graft"),
-        environment="envs/agent.yaml",
+        environment="envs/train.yaml",
     output:
         episodes="<results>/graft/{run}/episodes.parquet",
         grafts="<results>/graft/{run}/grafts.csv",
@@ -123,7 +123,7 @@ rule graft:
     benchmark:
         "<benchmarks>/graft/{run}.tsv"
     conda:
-        "../../envs/agent.yaml"
+        "../../envs/train.yaml"
     threads: WORKFLOW.resources("graft").threads
     resources:
         mem_mb=WORKFLOW.resources("graft").mem_mb,

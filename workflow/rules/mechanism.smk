@@ -58,7 +58,7 @@ rule filmstrip:
             )
         ),
         sources=closure.sources("measure.filmstrip"),
-        environment="envs/agent.yaml",
+        environment="envs/worlds.yaml",
     output:
         strips="<results>/filmstrip/filmstrip.json",
         manifest="<results>/filmstrip/manifest.json",
@@ -68,7 +68,7 @@ rule filmstrip:
     benchmark:
         "<benchmarks>/filmstrip.tsv"
     conda:
-        "../../envs/agent.yaml"
+        "../../envs/worlds.yaml"
     threads: WORKFLOW.resources("filmstrip").threads
     resources:
         mem_mb=WORKFLOW.resources("filmstrip").mem_mb,

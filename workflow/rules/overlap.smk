@@ -3,7 +3,7 @@ rule overlap:
     input:
         config="<config>/overlap.json",
         sources=closure.sources("measure.overlap"),
-        environment="envs/agent.yaml",
+        environment="envs/worlds.yaml",
     output:
         table="<results>/overlap/overlap.csv",
         manifest="<results>/overlap/manifest.json",
@@ -13,7 +13,7 @@ rule overlap:
     benchmark:
         "<benchmarks>/overlap.tsv"
     conda:
-        "../../envs/agent.yaml"
+        "../../envs/worlds.yaml"
     threads: WORKFLOW.resources("demonstrations").threads
     resources:
         mem_mb=WORKFLOW.resources("demonstrations").mem_mb,

@@ -6,7 +6,7 @@ rule reading:
         checkpoint=ancient("<results>/sft/sft/checkpoint"),
         task_sets="<results>/select/task_sets.json",
         sources=closure.sources("measure.reading"),
-        environment="envs/agent.yaml",
+        environment="envs/train.yaml",
     output:
         table="<results>/reading/reading.csv",
         text="<results>/reading/reading.txt",
@@ -18,7 +18,7 @@ rule reading:
     benchmark:
         "<benchmarks>/reading.tsv"
     conda:
-        "../../envs/agent.yaml"
+        "../../envs/train.yaml"
     threads: WORKFLOW.resources("reading").threads
     resources:
         mem_mb=WORKFLOW.resources("reading").mem_mb,

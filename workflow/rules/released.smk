@@ -3,7 +3,7 @@ rule released:
     input:
         archive=ancient(WORKFLOW.released.archive),
         sources=ancient(closure.sources("provenance.release")),
-        environment=ancient("envs/figures.yaml"),
+        environment=ancient("envs/audit.yaml"),
     output:
         [
             ensure(name, sha256=entry.sha256)
@@ -15,7 +15,7 @@ rule released:
     benchmark:
         "<benchmarks>/released.tsv"
     conda:
-        "../../envs/figures.yaml"
+        "../../envs/audit.yaml"
     threads: WORKFLOW.resources("released").threads
     resources:
         mem_mb=WORKFLOW.resources("released").mem_mb,

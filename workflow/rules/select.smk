@@ -5,7 +5,7 @@ rule select:
         supervised="<results>/sft/sft/manifest.json",
         checkpoint=ancient("<results>/sft/sft/checkpoint"),
         sources=closure.sources("measure.select"),
-        environment="envs/agent.yaml",
+        environment="envs/train.yaml",
     output:
         task_sets="<results>/select/task_sets.json",
         tasks="<results>/select/tasks.csv",
@@ -17,7 +17,7 @@ rule select:
     benchmark:
         "<benchmarks>/select.tsv"
     conda:
-        "../../envs/agent.yaml"
+        "../../envs/train.yaml"
     threads: WORKFLOW.resources("select").threads
     resources:
         mem_mb=WORKFLOW.resources("select").mem_mb,

@@ -5,7 +5,7 @@ rule sft:
         demonstrations="<results>/demonstrations/manifest.json",
         table=ancient("<results>/demonstrations/demonstrations.parquet"),
         sources=closure.sources("train.sft"),
-        environment="envs/agent.yaml",
+        environment="envs/train.yaml",
     output:
         checkpoint=directory("<results>/sft/{init}/checkpoint"),
         steps="<results>/sft/{init}/steps.parquet",
@@ -16,7 +16,7 @@ rule sft:
     benchmark:
         "<benchmarks>/sft/{init}.tsv"
     conda:
-        "../../envs/agent.yaml"
+        "../../envs/train.yaml"
     threads: WORKFLOW.resources("sft").threads
     resources:
         mem_mb=WORKFLOW.resources("sft").mem_mb,
