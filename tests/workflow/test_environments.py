@@ -27,6 +27,10 @@ NOT_IMPORTED = {
 }
 
 
+# Modules that every job has and that import torch only for a job that asked for GPUs.
+FOR_GPUS_ONLY = {"headroom.provenance.allotment"}
+
+
 def canonical(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
@@ -80,7 +84,9 @@ def distributions() -> dict[str, list[str]]:
 def imported(stage: str) -> set[str]:
     """Third-party packages that a stage imports anywhere, inside functions too, by their names on the index."""
     tops = set()
-    for path in closure.modules(stage).values():
+    for name, path in closure.modules(stage).items():
+        if name in FOR_GPUS_ONLY:
+            continue
         for node in ast.walk(ast.parse(path.read_bytes())):
             if isinstance(node, ast.Import):
                 tops |= {alias.name.split(".")[0] for alias in node.names}
@@ -109,6 +115,13 @@ def test_what_a_rules_module_imports_is_in_its_environment(rule: str) -> None:
     for stage in started(module):
         missing = imported(stage) - set(pinned)
         assert not missing, f"{stage} imports {sorted(missing)}, which envs/{kind}.yaml does not install"
+
+
+def test_only_jobs_with_torch_in_their_environment_ask_for_gpus() -> None:
+    for path in sorted((PROJECT / "workflow/scales").glob("*.yaml")):
+        for rule, asked in yaml.safe_load(path.read_text()).get("resources", {}).items():
+            if asked.get("gpu", 0):
+                assert RULES[rule][0] == "train", f"{path.name}: {rule} asks for a GPU"
 
 
 def test_no_environment_names_a_package_that_none_of_its_rules_imports() -> None:
