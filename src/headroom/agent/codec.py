@@ -8,7 +8,7 @@ a meaning in its turn only.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -73,8 +73,12 @@ class Codec(Protocol):
 class SlotCodec:
     """The tiny model's codec. ``tokens`` is token -> id, ``limit`` the longest prompt in tokens."""
 
-    def __init__(self, tokens: dict[str, int], *, slot_count: int, limit: int) -> None:
+    def __init__(
+        self, tokens: dict[str, int], *, slot_count: int, limit: int, files: Mapping[str, bytes] | None = None
+    ) -> None:
+        """``files`` are those that the codec was read from, name -> content: they are what it is saved as."""
         self.tokens = tokens
+        self._files = files
         self._slot_count = slot_count
         self._limit = limit
         self._closed = frozenset(token for token in tokens if not (len(token) > 1 and token[0] in "[<"))
@@ -130,6 +134,10 @@ class SlotCodec:
         return slots.action_text(tokens, prompt.table)
 
     def save(self, folder: Path) -> None:
+        if self._files is not None:  # without the tokenizer library, whose import takes longer than a small evaluation
+            for name, content in self._files.items():
+                (folder / name).write_bytes(content)
+            return
         tokenizer.save_tokenizer(folder, self.tokens)
         write_json(folder / SLOTS_FILE, {"format": 1, "prompt_limit": self._limit, "slots": self._slot_count})
 
@@ -214,7 +222,10 @@ def load_codec(folder: Path, *, context: int | None = None) -> Codec:
             count, limit = int(settings["slots"]), int(settings["prompt_limit"])
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ValueError(f"{path}: cannot be read ({error!r}); the checkpoint is incomplete") from error
-        return SlotCodec(tokenizer.read_vocabulary(folder), slot_count=count, limit=limit)
+        files = {
+            name: (folder / name).read_bytes() for name in (*tokenizer.FILES, SLOTS_FILE) if (folder / name).is_file()
+        }
+        return SlotCodec(tokenizer.read_vocabulary(folder), slot_count=count, limit=limit, files=files)
     from transformers import AutoTokenizer, GenerationConfig
 
     try:

@@ -21,6 +21,9 @@ from headroom.agent.serialise import FILLED, ON, OPTIONS, VALUE
 from headroom.agent.slots import END, OTHER, SEPARATOR, lexemes, read_lines, structure, words_of
 from headroom.worlds.base import Outcome
 
+FILES = ("tokenizer.json", "tokenizer_config.json")
+"""What :func:`save_tokenizer` writes."""
+
 PAD = "<pad>"
 SPECIAL = (PAD, END, OTHER)
 OCCURRENCES = 12  # "#1" ... have tokens; a higher number reads <other>

@@ -134,14 +134,12 @@ def main(
     pages: Annotated[int, typer.Option(help="Selection pages a task.")] = 25,
 ) -> None:
     """Measure greedy success before and after training at each rate, and name the levels of the grid."""
-    import torch
-
+    from headroom.policy.repeatable import repeatable
     from headroom.provenance import record
     from headroom.worlds.miniwob.world import MiniWob
     from headroom.worlds.seeds import pool
 
-    torch.set_num_threads(1)
-    torch.use_deterministic_algorithms(True)
+    repeatable()
     job_settings = load_job(config, GrpoJob)
     rates, seeds = sorted(set(rate or RATES)), sorted(set(seed or (1000, 1001)))
     inputs = {"checkpoint": checkpoint, "task_sets": task_sets}

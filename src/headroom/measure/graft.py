@@ -86,11 +86,11 @@ def run(
     """
     from headroom.measure.play import PolicyPlayer, SilentWhenBroken
     from headroom.policy.load import load_policy
+    from headroom.policy.repeatable import repeatable
     from headroom.policy.sampler import TorchSampler
     from headroom.worlds.miniwob.world import MiniWob
 
-    torch.set_num_threads(1)
-    torch.use_deterministic_algorithms(True)
+    repeatable()
     sft, rl = open_checkpoint(sft_folder), open_checkpoint(rl_folder)
     check_pair(sft, rl)
     check_tokenizers(sft_folder, rl_folder)

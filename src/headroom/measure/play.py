@@ -143,25 +143,35 @@ def _batches(starts: Sequence[tuple[str, int, int]]) -> list[list[tuple[str, int
     ]
 
 
-@contextmanager
-def open_player(
-    checkpoint: Path, settings: WorldSettings, *, seed: int, max_new_tokens: int, label: str = ""
-) -> Iterator[PolicyPlayer]:
-    """Load a checkpoint (before the browser starts, so that a bad one costs nothing) and open MiniWoB++.
+def load_player(
+    checkpoint: Path, world: World, settings: WorldSettings, *, seed: int, max_new_tokens: int, label: str = ""
+) -> PolicyPlayer:
+    """Load a checkpoint to play in ``world``, which several policies may share, one after the other.
 
     Raises:
         ValueError: the checkpoint cannot be loaded; the message names the file.
     """
-    import torch
-
     from headroom.policy.load import load_policy
+    from headroom.policy.repeatable import repeatable
     from headroom.policy.sampler import TorchSampler
-    from headroom.worlds.miniwob.world import MiniWob
 
-    torch.set_num_threads(1)
-    torch.use_deterministic_algorithms(True)
+    repeatable()
     policy = load_policy(checkpoint)
     end_ids = policy.codec.end_ids
     sampler = SilentWhenBroken(TorchSampler(policy.model, end_ids), end_ids[0])
+    return PolicyPlayer(world, policy, sampler, settings, seed=seed, max_new_tokens=max_new_tokens, label=label)
+
+
+@contextmanager
+def open_player(
+    checkpoint: Path, settings: WorldSettings, *, seed: int, max_new_tokens: int, label: str = ""
+) -> Iterator[PolicyPlayer]:
+    """:func:`load_player` in MiniWoB++ of its own. The browser starts with the first page: a bad checkpoint costs none.
+
+    Raises:
+        ValueError: the checkpoint cannot be loaded; the message names the file.
+    """
+    from headroom.worlds.miniwob.world import MiniWob
+
     with MiniWob(settings) as world:
-        yield PolicyPlayer(world, policy, sampler, settings, seed=seed, max_new_tokens=max_new_tokens, label=label)
+        yield load_player(checkpoint, world, settings, seed=seed, max_new_tokens=max_new_tokens, label=label)

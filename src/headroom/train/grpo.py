@@ -36,6 +36,7 @@ from headroom.config.jobs import GrpoJob, load_job
 from headroom.config.models import Grpo
 from headroom.files import write_parquet
 from headroom.policy.load import Policy, load_policy, save_policy
+from headroom.policy.repeatable import repeatable
 from headroom.policy.sampler import TorchSampler
 from headroom.policy.score import action_log_probabilities
 from headroom.provenance import record
@@ -298,8 +299,7 @@ def main(
     from headroom.worlds.miniwob.world import MiniWob
     from headroom.worlds.seeds import pool
 
-    torch.set_num_threads(1)
-    torch.use_deterministic_algorithms(True)
+    repeatable()
     job = load_job(config, GrpoJob)
     inputs = {"init": init, "task_sets": task_sets}
     with record.job("train.grpo", output, inputs=inputs, config=config, seeds={"grpo": job.grpo.seed}) as running:

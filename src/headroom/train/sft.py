@@ -27,6 +27,7 @@ from headroom.config.jobs import SftJob, load_job
 from headroom.config.models import PretrainedModel, Sft, TinyModel
 from headroom.files import write_parquet
 from headroom.policy.load import Policy, load_policy, save_policy
+from headroom.policy.repeatable import repeatable
 from headroom.policy.score import action_log_probabilities
 from headroom.policy.tiny import tiny_model
 from headroom.progress import Progress
@@ -179,8 +180,7 @@ def main(
     output: Annotated[Path, typer.Option(help="Folder for checkpoint/, steps.parquet and timing.parquet.")],
 ) -> None:
     """Train one initialisation on the demonstrations."""
-    torch.set_num_threads(1)
-    torch.use_deterministic_algorithms(True)
+    repeatable()
     settings = load_job(config, SftJob)
     inputs = {"demonstrations": demonstrations}
     with record.job(
