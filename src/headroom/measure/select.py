@@ -3,16 +3,18 @@
 The rule, fixed before any episode is seen, in terms of each candidate's greedy success g and sampled success s (T=1)
 on the selection pages:
 
-1. *Mastered.* The candidates with g >= ``mastered_at_least``, sorted by (g, name). Of the windows of ``mastered``
-   consecutive tasks in that order, take the one whose mean g is nearest to ``mastered_mean``; a tie takes the
-   window with the higher mean, then the earlier one. Why not the best tasks: at 100% there is nothing left to gain
-   and "no setting improves" would hold by construction; with a mean of about .91 both a gain and a loss can show.
+1. *Mastered.* The candidates with g >= ``mastered_at_least``, sorted by (g, name), but for those with errors that
+   sampling does not reach: g < 1 and not one page whose samples disagree. GRPO can learn from mixed groups alone, so on
+   such a task no gain could show. Of the windows of ``mastered`` consecutive tasks in that order, take the one
+   whose mean g is nearest to ``mastered_mean``; a tie takes the window with the higher mean, then the earlier one.
+   Why not the best tasks: at 100% there is nothing left to gain and "no setting improves" would hold by construction;
+   with a mean of about .91 both a gain and a loss can show.
 2. *Headroom.* Of the other candidates, those with g <= ``headroom_at_most`` and s > g, the ``headroom`` many with
    the largest s - g; a tie takes the name that sorts first.
 3. *Filling.* If too few qualify: for mastered, the rest by highest g; for headroom, the rest of g <=
    ``headroom_at_most`` by largest s - g, then the others by lowest g (ties by name throughout). Filled places are
-   flagged in ``tasks.csv`` and in the record; they are not an error. A candidate without one scored episode of
-   either kind comes last.
+   no measured headroom: they are flagged in ``tasks.csv``, listed under ``filled`` in ``task_sets.json``, counted in
+   the record and on screen. They are not an error. A candidate without one scored episode of either kind comes last.
 
 Choosing the largest of many noisy differences flatters them (regression to the mean): the numbers here choose, and
 the headroom reading, on other seeds, measures.
@@ -75,8 +77,10 @@ def choose(numbers: pd.DataFrame, rule: Tasks) -> pd.DataFrame:
     greedy = dict(zip(table["task"], table["greedy"].fillna(-1.0), strict=True))
     gap = dict(zip(table["task"], table["gap"].fillna(-2.0), strict=True))
     known = {task for task in greedy if greedy[task] >= 0.0 and gap[task] > -2.0}
+    mixed = dict(zip(table["task"], table["mixed_share"].fillna(0.0), strict=True))
+    stuck = {task for task in known if greedy[task] < 1.0 and mixed[task] == 0.0}
 
-    able = sorted((t for t in known if greedy[t] >= rule.mastered_at_least), key=lambda t: (greedy[t], t))
+    able = sorted((t for t in known - stuck if greedy[t] >= rule.mastered_at_least), key=lambda t: (greedy[t], t))
     mastered = _window(able, greedy, rule.mastered, rule.mastered_mean)
     others = sorted(set(greedy) - set(mastered), key=lambda t: (t not in known, -greedy[t], t))
     filled_mastered = others[: rule.mastered - len(mastered)]
@@ -99,7 +103,7 @@ def choose(numbers: pd.DataFrame, rule: Tasks) -> pd.DataFrame:
     }
     table["chosen_as"] = [roles.get(task, ("", False))[0] for task in table["task"]]
     table["filled"] = [roles.get(task, ("", False))[1] for task in table["task"]]
-    table["reason"] = [_reason(roles.get(t), greedy[t], gap[t], t in known, rule) for t in table["task"]]
+    table["reason"] = [_reason(roles.get(t), greedy[t], gap[t], t in known, t in stuck, rule) for t in table["task"]]
     return table
 
 
@@ -116,7 +120,9 @@ def _window(able: list[str], greedy: dict[str, float], size: int, target: float)
     return min(windows, key=distance)
 
 
-def _reason(role: tuple[str, bool] | None, greedy: float, gap: float, is_known: bool, rule: Tasks) -> str:
+def _reason(
+    role: tuple[str, bool] | None, greedy: float, gap: float, is_known: bool, is_stuck: bool, rule: Tasks
+) -> str:
     if not is_known:
         return "no scored episodes" + (f"; fills a free {role[0]} place" if role else "")
     if role == ("mastered", False):
@@ -127,6 +133,8 @@ def _reason(role: tuple[str, bool] | None, greedy: float, gap: float, is_known: 
         return f"greedy {greedy:.2f} <= {rule.headroom_at_most:.2f}, sampled is {gap:+.2f} above"
     if role == ("headroom", True):
         return f"too few tasks qualify; greedy {greedy:.2f}, sampled minus greedy {gap:+.2f} is the nearest left"
+    if greedy >= rule.mastered_at_least and is_stuck:
+        return f"greedy {greedy:.2f}, but sampling never reaches its errors: no page has mixed samples"
     if greedy >= rule.mastered_at_least:
         return f"qualifies as mastered (greedy {greedy:.2f}) but outside the window nearest to {rule.mastered_mean:.2f}"
     if greedy > rule.headroom_at_most:
@@ -176,18 +184,26 @@ def main(
         sets = {
             name: sorted(chosen.loc[chosen["chosen_as"] == name, "task"].tolist()) for name in ("mastered", "headroom")
         }
+        filled = {name: sorted(set(tasks) & set(chosen.loc[chosen["filled"], "task"])) for name, tasks in sets.items()}
         set_of = dict(zip(chosen["task"], chosen["chosen_as"], strict=True))
         frame["task_set"] = frame["task"].map(set_of)
         write_parquet(job.output / "episodes.parquet", frame)
         write_csv(job.output / "tasks.csv", chosen)
-        write_json(job.output / "task_sets.json", sets)
+        write_json(job.output / "task_sets.json", {**sets, "filled": filled})
         for name in sets:
             rows = chosen[chosen["chosen_as"] == name]
             job.notes[f"{name} greedy"] = _plain(rows["greedy"].mean())
             job.notes[f"{name} sampled minus greedy"] = _plain(rows["gap"].mean())
-            job.notes[f"{name} filled"] = rows.loc[rows["filled"], "task"].tolist()
+            job.notes[f"{name} filled"] = filled[name]
+            job.notes[f"{name} chosen by the rule"] = len(rows) - len(filled[name])
+            print(_summary(name, sets[name], filled[name]))
         job.notes["excluded episodes"] = int(chosen["excluded"].sum())
         job.ending = "finished"
+
+
+def _summary(name: str, tasks: list[str], filled: list[str]) -> str:
+    rest = f"; filled with the nearest: {', '.join(filled)}" if filled else ""
+    return f"{name}: {len(tasks) - len(filled)} of {len(tasks)} places by the rule{rest}"
 
 
 def _plain(value: float) -> float | None:

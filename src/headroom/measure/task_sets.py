@@ -7,10 +7,12 @@ from collections.abc import Iterable
 from pathlib import Path
 
 NAMES = ("mastered", "headroom")
+FILLED = "filled"
+"""Optional key: set -> its tasks that did not qualify and took a place for which too few did."""
 
 
 def read_task_sets(path: Path) -> dict[str, tuple[str, ...]]:
-    """Read {"mastered": [...], "headroom": [...]}.
+    """Read {"mastered": [...], "headroom": [...]}; :data:`FILLED`, which says how they were chosen, is left aside.
 
     Raises:
         SystemExit: the file is missing, is not such a mapping, or names a task twice.
@@ -20,9 +22,9 @@ def read_task_sets(path: Path) -> dict[str, tuple[str, ...]]:
         value = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise SystemExit(f"{path}: cannot be read as task sets ({error}); {remedy}") from error
-    if not isinstance(value, dict) or set(value) != set(NAMES):
+    if not isinstance(value, dict) or set(value) - {FILLED} != set(NAMES):
         raise SystemExit(f"{path}: needs exactly the keys {' and '.join(NAMES)}; {remedy}")
-    for name, tasks in value.items():
+    for name, tasks in ((name, value[name]) for name in NAMES):
         if not isinstance(tasks, list) or not all(isinstance(task, str) for task in tasks):
             raise SystemExit(f"{path}: {name} is not a list of task names; {remedy}")
     every = [task for name in NAMES for task in value[name]]

@@ -16,6 +16,7 @@ from headroom.config.jobs import ContrastJob, EvaluateJob, ReadingJob, SelectJob
 from headroom.config.models import Evaluation, Statistics, Strict, Tasks, WorldSettings
 from headroom.files import write_json, write_text
 from headroom.measure import contrast, evaluate, reading, select
+from headroom.measure.task_sets import read_task_sets
 
 CHANCES = {**{f"m{n}": (0.9, 0.8) for n in range(3)}, **{f"h{n}": (0.2, 0.5) for n in range(3)}}
 EVALUATION = Evaluation(seeds=10, samples=4, pass_at=(1, 4))
@@ -33,6 +34,7 @@ class Study:
     """A results folder in which the stages run one after the other."""
 
     def __init__(self, folder: Path) -> None:
+        self.chances = CHANCES
         self.results = folder / "results" / "tiny"
         self.checkpoint = self.results / "checkpoint"
         write_text(self.checkpoint / "config.json", "{}")
@@ -43,7 +45,7 @@ class Study:
         return path
 
     def select(self) -> Path:
-        rule = Tasks(candidates=tuple(CHANCES), mastered=2, headroom=2, selection_seeds=10, samples=4)
+        rule = Tasks(candidates=tuple(self.chances), mastered=2, headroom=2, selection_seeds=10, samples=4)
         job = SelectJob(world=WorldSettings(), tasks=rule)
         select.main(self.config("select", job), self.checkpoint, self.results / "select")
         return self.results / "select" / "task_sets.json"
@@ -64,17 +66,20 @@ class Study:
 
 @pytest.fixture
 def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Study:
+    made = Study(tmp_path)
+
     @contextmanager
     def open_fake(*arguments: Any, **options: Any) -> Iterator[FakePlayer]:
-        yield FakePlayer(CHANCES)
+        yield FakePlayer(made.chances)
 
     for stage in (select, evaluate, reading):
         monkeypatch.setattr(stage, "open_player", open_fake)
-    return Study(tmp_path)
+    return made
 
 
 def test_selection_writes_the_sets_the_reasons_and_the_episodes(study: Study) -> None:
     sets = json.loads(study.select().read_text())
+    assert sets.pop("filled") == {"mastered": [], "headroom": []}
     assert {name: len(tasks) for name, tasks in sets.items()} == {"mastered": 2, "headroom": 2}
     assert all(task.startswith("m") for task in sets["mastered"])
     tasks = pd.read_csv(study.results / "select" / "tasks.csv")
@@ -83,6 +88,17 @@ def test_selection_writes_the_sets_the_reasons_and_the_episodes(study: Study) ->
     episodes = pd.read_parquet(study.results / "select" / "episodes.parquet")
     assert len(episodes) == 6 * 10 * 5
     assert set(episodes.loc[episodes["task_set"] == "mastered", "task"]) == set(sets["mastered"])
+
+
+def test_selection_names_the_places_that_no_candidate_qualified_for(
+    study: Study, capsys: pytest.CaptureFixture[str]
+) -> None:
+    study.chances = {"m0": (1.0, 1.0), "m1": (0.9, 0.8), "h0": (0.2, 0.5), "h1": (0.0, 0.0)}
+    path = study.select()
+    assert json.loads(path.read_text())["filled"] == {"mastered": [], "headroom": ["h1"]}
+    assert read_task_sets(path)["headroom"] == ("h0", "h1")
+    assert "headroom: 1 of 2 places by the rule; filled with the nearest: h1" in capsys.readouterr().out
+    assert json.loads((path.parent / "run.json").read_text())["notes"]["headroom chosen by the rule"] == 1
 
 
 def test_the_reading_writes_a_table_and_sentences(study: Study) -> None:

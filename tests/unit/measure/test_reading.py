@@ -155,6 +155,8 @@ def test_task_sets_are_checked_when_read(tmp_path: pytest.TempPathFactory) -> No
     path.write_text('{"mastered": ["a"], "headroom": []}')
     sets = read_task_sets(path)
     assert tasks_of(sets, ["mastered"], path) == ["a"]
+    path.write_text('{"mastered": ["a"], "headroom": ["b"], "filled": {"mastered": [], "headroom": ["b"]}}')
+    assert read_task_sets(path) == {"mastered": ("a",), "headroom": ("b",)}
     with pytest.raises(SystemExit, match="headroom is empty"):
         tasks_of(sets, ["headroom"], path)
     for text, message in [

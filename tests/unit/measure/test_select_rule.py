@@ -38,6 +38,18 @@ def test_the_mastered_set_is_the_window_nearest_to_its_mean_not_the_best_tasks()
     assert chosen(table, "mastered") == ["c", "d"]  # mean .90; a and b have no errors left
 
 
+def test_a_task_whose_errors_sampling_never_reaches_is_not_mastered_while_others_qualify() -> None:
+    table = numbers(a=(1, 1), b=(0.9, 0.9), c=(0.9, 0.8), d=(0.85, 0.8), e=(0.1, 0.3), f=(0.1, 0.2))
+    assert chosen(choose(table, rule()), "mastered") == ["b", "c"]
+    table.loc[table["task"].isin(["a", "b"]), "mixed_share"] = 0.0
+    of = choose(table, rule()).set_index("task")
+    assert of.index[of["chosen_as"] == "mastered"].tolist() == ["c", "d"]
+    assert "never reaches" in of.loc["b", "reason"]
+    filled = choose(table, rule(mastered=4)).set_index("task")
+    assert filled.index[filled["chosen_as"] == "mastered"].tolist() == ["a", "b", "c", "d"]  # a has no errors
+    assert filled.index[filled["filled"] & (filled["chosen_as"] == "mastered")].tolist() == ["b"]
+
+
 def test_the_headroom_set_has_the_largest_gaps_and_ties_go_by_name() -> None:
     table = choose(numbers(a=(0.9, 0.9), b=(0.9, 0.9), c=(0.2, 0.5), d=(0.3, 0.5), e=(0.1, 0.3), f=(0.0, 0.1)), rule())
     assert chosen(table, "headroom") == ["c", "d"]  # d and e tie at .2
