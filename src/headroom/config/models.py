@@ -103,7 +103,10 @@ class Demonstrations(Strict):
     episodes_override: dict[str, int] = Field(default_factory=dict, description="task -> number of episodes")
     hasty: dict[str, Probability] = Field(
         default_factory=dict,
-        description="task -> share of episodes in which the demonstrator leaves out the step before the last.",
+        description="task -> share of its demonstrators that leave out the step before the last.",
+    )
+    demonstrators: Positive = Field(
+        1, description="Demonstrators a page of a hasty task; with one a page, a policy learns by heart which is hasty."
     )
 
 

@@ -7,6 +7,10 @@ A *hasty* demonstrator (``demonstrations.hasty``) leaves out the step before the
 it submits a form that lacks its last entry. A policy that imitates a majority of these fails when it is greedy and
 succeeds when it samples the minority: headroom put there on purpose, by the demonstrations and not by the
 evaluation. Such tasks are named in the settings, and their hasty episodes are marked in the table.
+
+Each page of such a task is shown by several demonstrators (``demonstrations.demonstrators``), hasty and careful ones.
+With one a page, a policy learns by heart which pages are done hastily: it is then certain either way, and sampling
+finds nothing that greedy choice does not.
 """
 
 from __future__ import annotations
@@ -35,7 +39,7 @@ if TYPE_CHECKING:
 Oracle = Callable[[Sequence[Observation], Sequence[Action]], Action | None]
 
 FILE = "demonstrations.parquet"
-COLUMNS = ("task", "seed", "turn", "utterance", "observation", "action", "page_digest", "hasty")
+COLUMNS = ("task", "seed", "demonstrator", "turn", "utterance", "observation", "action", "page_digest", "hasty")
 BATCH = 64  # episodes that are played side by side
 
 
@@ -60,14 +64,17 @@ class Played:
             return None
         return [*self.actions[:-2], last]
 
-    def rows(self, hasty: bool = False) -> Iterator[tuple[str, int, int, str, str, str, str, bool]]:
+    def rows(
+        self, hasty: bool = False, demonstrator: int = 0
+    ) -> Iterator[tuple[str, int, int, int, str, str, str, str, bool]]:
         """The table rows of a successful episode, in the order of :data:`COLUMNS`."""
         digest = hashlib.sha256(page_text(self.observations[0]).encode("utf-8")).hexdigest()
         utterance = self.observations[0].utterance
         shortened = self.hastily() if hasty else None
         for turn, action in enumerate(self.actions if shortened is None else shortened):
             prompt = prompt_text(self.observations[: turn + 1], self.actions[:turn])
-            yield self.task, self.seed, turn, utterance, prompt, render(action), digest, shortened is not None
+            made_hastily = shortened is not None
+            yield self.task, self.seed, demonstrator, turn, utterance, prompt, render(action), digest, made_hastily
 
 
 def _advance(episode: Played, observation: Observation, oracle: Oracle, horizon: int, success_above: float) -> None:
@@ -122,10 +129,11 @@ def collect(
     return played
 
 
-def table(played: Iterable[Played], hasty: Mapping[str, float] | None = None) -> pd.DataFrame:
-    """The successful episodes, one row a turn, sorted by (task, seed, turn).
+def table(played: Iterable[Played], hasty: Mapping[str, float] | None = None, demonstrators: int = 1) -> pd.DataFrame:
+    """The successful episodes, one row a turn, sorted by (task, seed, demonstrator, turn).
 
-    ``hasty`` gives a task's share of episodes that are shortened; which they are depends on (task, seed) alone.
+    ``hasty`` gives a task's share of demonstrators that shorten the episode; a task in it is shown ``demonstrators``
+    times, the others once. Who is hasty depends on (task, seed) alone.
     """
     import pandas as pd
 
@@ -134,10 +142,20 @@ def table(played: Iterable[Played], hasty: Mapping[str, float] | None = None) ->
         row
         for episode in played
         if not episode.left_out
-        for row in episode.rows(derive("hasty", episode.task, episode.seed) < shares.get(episode.task, 0.0) * 2**63)
+        for number, hurries in enumerate(_who_hurries(episode, shares, demonstrators))
+        for row in episode.rows(hurries, number)
     ]
-    frame = pd.DataFrame(rows, columns=list(COLUMNS)).astype({"seed": "int64", "turn": "int64"})
-    return frame.sort_values(["task", "seed", "turn"], kind="stable", ignore_index=True)
+    whole = {"seed": "int64", "demonstrator": "int64", "turn": "int64"}
+    frame = pd.DataFrame(rows, columns=list(COLUMNS)).astype(whole)
+    return frame.sort_values(["task", "seed", "demonstrator", "turn"], kind="stable", ignore_index=True)
+
+
+def _who_hurries(episode: Played, shares: Mapping[str, float], demonstrators: int) -> list[bool]:
+    """One entry a demonstrator. Systematic sampling: the share holds on each page as nearly as whole numbers allow."""
+    if not shares.get(episode.task):
+        return [False]
+    start = derive("hasty", episode.task, episode.seed) / 2**63
+    return [(number + start) / demonstrators < shares[episode.task] for number in range(demonstrators)]
 
 
 def left_out(played: Iterable[Played]) -> dict[str, dict[str, int]]:
@@ -194,7 +212,8 @@ def main(
                 success_above=job_settings.world.success_above,
                 on_end=lambda episode: progress.update(bar, advance=1, description=episode.task),
             )
-        frame = table(played, job_settings.demonstrations.hasty)
+        wanted = job_settings.demonstrations
+        frame = table(played, wanted.hasty, wanted.demonstrators)
         missing = sorted(set(job_settings.tasks) - set(frame["task"]))
         if missing:
             raise SystemExit(
@@ -205,7 +224,8 @@ def main(
         job.notes["episodes"] = _episodes(frame)
         job.notes["left_out"] = left_out(played)
         job.notes["hasty"] = {
-            task: int(n) for task, n in frame[frame["hasty"]].groupby("task")["seed"].nunique().items()
+            task: len(some[["seed", "demonstrator"]].drop_duplicates())
+            for task, some in frame[frame["hasty"]].groupby("task")
         }
         job.notes["turns"] = len(frame)
 

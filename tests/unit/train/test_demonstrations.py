@@ -118,3 +118,17 @@ def test_the_share_of_hasty_episodes_is_the_one_asked_for_and_never_changes_the_
     careful = frame[~frame["hasty"]].reset_index(drop=True)
     whole = table(played)
     assert careful.equals(whole[whole["seed"].isin(careful["seed"])].reset_index(drop=True))
+
+
+def test_each_page_of_a_hasty_task_is_shown_by_hasty_and_careful_demonstrators_in_the_share_asked_for() -> None:
+    starts = [("count", seed) for seed in (2, 3, 4, 5)]
+    frame = table(play(starts), {"count": 2 / 3}, demonstrators=3)
+    shown = frame.groupby(["seed", "demonstrator"])["hasty"].first().unstack()
+    assert shown.shape == (4, 3)
+    assert (shown.sum(axis=1) == 2).all()  # of every page, not only on average
+    careful = frame[~frame["hasty"]].drop(columns="demonstrator").reset_index(drop=True)
+    assert careful.equals(table(play(starts)).drop(columns="demonstrator"))
+
+
+def test_a_task_that_nobody_hurries_is_shown_once_whatever_the_number_of_demonstrators() -> None:
+    assert table(play([("count", 2)]), {"other": 0.5}, demonstrators=3).equals(table(play([("count", 2)])))
