@@ -1,11 +1,11 @@
 # The commands of this project. `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help setup reproduce smoke report test release verify bench lint clean
+.PHONY: help setup reproduce smoke report slurm-check test release verify bench lint clean
 SHELL := /bin/bash
 BIN := .venv/bin
 
 help:  ## this list
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 20
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
 
 setup:  ## .venv from the locks, and a Chromium
 	@./setup.sh
@@ -21,6 +21,9 @@ report: setup  ## one HTML file with all results of a finished run (SCALE=tiny)
 	@$(BIN)/snakemake --config scale=$(SCALE) --report results/$(SCALE)/report.html --report-stylesheet workflow/report/style.css
 	@$(BIN)/headroom lineage --scale $(SCALE)
 	@echo "open results/$(SCALE)/report.html, and results/$(SCALE)/audit/lineage.html for where each number comes from"
+
+slurm-check: setup  ## what this cluster lacks for `snakemake --profile slurm` (SCALE=paper; default: config.yaml's)
+	@$(BIN)/headroom slurm-check --scale "$(SCALE)"
 
 test:  ## set-up and all tests, the smoke study included
 	@./setup.sh --dev

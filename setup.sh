@@ -8,6 +8,7 @@
 #
 # PYTHON=/path/to/python3.11      use this interpreter
 # HEADROOM_CHROMIUM=/path/to/it   use this browser
+# TORCH=cuda                      torch for GPUs although this machine has none: a cluster's login node
 set -euo pipefail
 cd "$(dirname "$0")"
 export PIP_DISABLE_PIP_VERSION_CHECK=1
@@ -25,7 +26,9 @@ case "${1:-}" in
     *) fail "unknown option $1; the only one is --dev" ;;
 esac
 
-gpu() { command -v nvidia-smi >/dev/null && nvidia-smi -L >/dev/null 2>&1; }
+gpu() { [ "${TORCH:-}" = cuda ] || has_gpu; }
+
+has_gpu() { command -v nvidia-smi >/dev/null && nvidia-smi -L >/dev/null 2>&1; }
 
 # --- Python ----------------------------------------------------------------------------------------------------------
 is_311() { "$1" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' >/dev/null 2>&1; }
@@ -64,6 +67,10 @@ make_environment() {
 install_torch() {
     local pin
     pin=$(grep '^torch==' requirements/main.txt)
+    if [ "${TORCH:-}" = cuda ] && .venv/bin/pip list 2>/dev/null | grep -q '^torch .*+cpu'; then
+        say "replacing the torch for CPUs"
+        .venv/bin/pip uninstall -qq -y torch
+    fi
     if .venv/bin/python -c "import importlib.metadata as m, sys; sys.exit(m.version('torch').split('+')[0] != '${pin#torch==}')" 2>/dev/null; then
         return
     fi
@@ -85,6 +92,7 @@ install_packages() {
         fail ".venv is not of Python 3.11, or its interpreter is gone. Type: rm -rf .venv && ./setup.sh"
     fi
     [ -x .venv/bin/python ] || make_environment
+    [ "${TORCH:-}" != cuda ] || install_torch
     if grep -qsx "$want" "$stamp"; then
         say "packages: as locked, nothing to do"
         return

@@ -196,6 +196,28 @@ def schema(check: Annotated[bool, typer.Option("--check", help="Write nothing; e
         raise SystemExit("headroom: the schemas are not what the models say; type: headroom schema")
 
 
+@app.command(
+    "slurm-check", epilog="Exit codes: 0 nothing is missing; 1 not in a project; 2 wrong usage; 3 something is."
+)
+def slurm_check(
+    scale: Scale = "",
+    profile: Annotated[str, typer.Option(help="Folder of the Snakemake profile.")] = "slurm",
+) -> None:
+    """What this site lacks for `snakemake --profile slurm`, before any job is sent."""
+    from headroom.cluster.check import check
+
+    project, scale = _project(), _scale(scale)
+    missing = 0
+    for finding in check(project, scale, project / profile):
+        missing += finding.state == "missing"
+        remedy = f"  ->  {finding.remedy}" if finding.remedy else ""
+        typer.echo(f"{finding.state:<8} {finding.about:<14} {finding.text}{remedy}")
+    if missing:
+        typer.echo(f"{missing} thing{'s are' if missing > 1 else ' is'} missing; no job was sent", err=True)
+        raise SystemExit(3)
+    typer.echo(f"ready: snakemake --profile {profile} --config scale={scale}")
+
+
 commands.register(app)
 
 

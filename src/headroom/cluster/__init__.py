@@ -1,0 +1,1 @@
+"""What a Slurm cluster must offer before the workflow is sent to it."""
