@@ -15,6 +15,7 @@ from transformers import (
 )
 
 from headroom.measure.layers import LayerWalk
+from headroom.measure.weights import open_checkpoint
 
 SMALL = {
     "vocab_size": 50,
@@ -76,7 +77,7 @@ def test_states_and_logits_equal_the_forward_pass_of_transformers(model, tmp_pat
     model.save_pretrained(tmp_path, max_shard_size="10KB" if shards else "1GB")
     rng = np.random.default_rng(1)
     sequences = [rng.integers(0, 50, size=n).astype(np.int32) for n in (9, 1, 14, 5, 9)]
-    walk = LayerWalk(tmp_path, sequences, batch_tokens=20)
+    walk = LayerWalk(open_checkpoint(tmp_path), sequences, batch_tokens=20)
     found = [(site, [state.copy() for state in states]) for site, states in walk.states()]
     assert [(site.name, site.layer) for site, _ in found] == [
         ("embedding", -1),
@@ -99,7 +100,7 @@ def test_states_and_logits_equal_the_forward_pass_of_transformers(model, tmp_pat
 
 def test_the_walk_holds_one_block_at_a_time(tmp_path):
     qwen3(tie_word_embeddings=True).save_pretrained(tmp_path)
-    walk = LayerWalk(tmp_path, [np.arange(5, dtype=np.int32)])
+    walk = LayerWalk(open_checkpoint(tmp_path), [np.arange(5, dtype=np.int32)])
     for site, _ in walk.states():
         held = {name.split(".")[1] for name, p in walk.body.named_parameters() if "layers" in name and not p.is_meta}
         assert len(held) <= 1, site
@@ -109,4 +110,4 @@ def test_the_walk_holds_one_block_at_a_time(tmp_path):
 def test_an_id_beyond_the_embedding_is_refused(tmp_path):
     qwen3().save_pretrained(tmp_path)
     with pytest.raises(ValueError, match="the probe has id 50, the embedding 50 rows"):
-        LayerWalk(tmp_path, [np.array([50], dtype=np.int32)])
+        LayerWalk(open_checkpoint(tmp_path), [np.array([50], dtype=np.int32)])

@@ -14,14 +14,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-import numpy as np
 import pandas as pd
 
 from headroom.measure import groups
+from headroom.measure.adapted import AsFloat32
 from headroom.measure.edit import check_pair
-from headroom.measure.lora import adapter_modules, delta_squared_singular_values
 from headroom.measure.spectrum import Moments, Ranks, matrix_ranks, ranks
-from headroom.measure.weights import CHUNK_ELEMENTS, Checkpoint
+from headroom.measure.weights import CHUNK_ELEMENTS, Checkpoint, Tensor
 
 COLUMNS = [
     "scope",
@@ -45,7 +44,9 @@ _NONE = Ranks(math.nan, math.nan, math.nan)
 def weight_drift(reference: Checkpoint, policy: Checkpoint, *, spectrum_up_to: int = 8192) -> pd.DataFrame:
     """One row a tensor, a group and the model (``scope``), with the columns of :data:`COLUMNS`.
 
-    ``layer`` is -1 outside the blocks. Rows of groups and of the model have no ranks.
+    ``layer`` is -1 outside the blocks. Rows of groups and of the model have no ranks. The two may be a base and the
+    base with a LoRA adapter on it (:func:`headroom.measure.adapted.open_pair`): norm and ranks of an update then come
+    from its factors, exactly.
 
     Raises:
         ValueError: the two are not one architecture; names file and tensor.
@@ -53,62 +54,38 @@ def weight_drift(reference: Checkpoint, policy: Checkpoint, *, spectrum_up_to: i
     check_pair(reference, policy)
     places = groups.places(reference.parameters)
     rows = []
-    for name, tensor in reference.parameters.items():
-        if not tensor.real:
+    for name, ours in reference.parameters.items():
+        if not ours.real:
             continue
-        ours, theirs = tensor, policy.tensors[name]
+        theirs = policy.tensors[name]
+        factors = theirs.factors if isinstance(theirs, AsFloat32) else None
         square = delta_square = 0.0
         for first, count in ours.chunks():
             before = ours.values(first, count)
-            delta = theirs.values(first, count) - before
             square += float(before @ before)
-            delta_square += float(delta @ delta)
-        found = _delta_ranks(reference, policy, name, spectrum_up_to)
+            if factors is None:
+                delta = theirs.values(first, count) - before
+                delta_square += float(delta @ delta)
+        if factors is None:
+            found = _delta_ranks(ours, theirs, spectrum_up_to)
+        else:
+            squared = factors.squared_singular_values()
+            found, delta_square = ranks(squared), float(squared.sum())
         where = places[name]
         layer = -1 if where.layer is None else where.layer
-        rows.append(
-            _row("tensor", name, where.component, layer, tensor.elements, square, delta_square, found, tensor.dtype)
-        )
+        dtype = theirs.source.dtype if isinstance(theirs, AsFloat32) else theirs.dtype
+        sharp = factors is not None or theirs is ours or dtype in ("F32", "F64")
+        moved = (square, delta_square, found, dtype, sharp)
+        rows.append(_row("tensor", name, where.component, layer, ours.elements, *moved))
     return _with_groups(pd.DataFrame(rows))
 
 
-def adapter_drift(base: Checkpoint, adapter: Checkpoint) -> pd.DataFrame:
-    """The same for a LoRA adapter: its updates against the base's weights, exactly, from the factors.
-
-    Modules that the adapter saved whole count with their difference from the base.
-
-    Raises:
-        ValueError: the base lacks a module of the adapter.
-    """
-    rows = []
-    for name, tensor in base.parameters.items():
-        if not tensor.real:
-            continue
-        where = groups.place(name)
-        if where is None:
-            raise ValueError(f"{base.folder}: tensor {name} belongs to no parameter group")
-        values = tensor.values()
-        parts = adapter_modules(adapter).get(name.removesuffix(".weight"), {})
-        saved = [part for key, part in parts.items() if key.startswith("saved ")]
-        squared = np.zeros(0)
-        found = Ranks(0.0, 0.0, 0.0) if len(tensor.shape) == 2 else _NONE
-        if saved:
-            delta = saved[0].values() - values
-            squared, found = delta**2, matrix_ranks(delta.reshape(tensor.shape)) if len(tensor.shape) == 2 else _NONE
-        elif parts:
-            squared = delta_squared_singular_values(adapter, name.removesuffix(".weight"))
-            found = ranks(squared)
-        layer = -1 if where.layer is None else where.layer
-        square, moved = float(values @ values), float(squared.sum())
-        rows.append(_row("tensor", name, where.component, layer, tensor.elements, square, moved, found, "F32"))
-    return _with_groups(pd.DataFrame(rows))
-
-
-def _delta_ranks(reference: Checkpoint, policy: Checkpoint, name: str, spectrum_up_to: int) -> Ranks:
+def _delta_ranks(ours: Tensor, theirs: Tensor, spectrum_up_to: int) -> Ranks:
     """Ranks of one update, streamed along the longer side so that memory is the shorter side squared."""
-    ours, theirs = reference.tensors[name], policy.tensors[name]
     if len(ours.shape) != 2 or not 1 <= min(ours.shape) <= spectrum_up_to:
         return _NONE
+    if theirs is ours:
+        return Ranks(0.0, 0.0, 0.0)
     height, width = ours.shape
     if height < width:  # rows are the shorter side: one Gram matrix of the whole, which then fits in memory
         delta = (theirs.values() - ours.values()).reshape(ours.shape)
@@ -132,6 +109,7 @@ def _row(
     delta_square: float,
     found: Ranks,
     dtype: str,
+    sharp: bool,
 ) -> dict[str, object]:
     return {
         "scope": scope,
@@ -147,7 +125,7 @@ def _row(
         "participation_ratio": found.participation_ratio,
         "stable_rank": found.stable_rank,
         "dtype": dtype,
-        "sharp": dtype in ("F32", "F64"),
+        "sharp": sharp,
     }
 
 
@@ -168,6 +146,5 @@ def _present(found: Iterable[str]) -> list[str]:
 
 def _sum_row(scope: str, name: str, group: str, members: pd.DataFrame) -> dict[str, object]:
     square, moved = (float((members[column] ** 2).sum()) for column in ("norm", "delta_norm"))
-    dtypes = sorted(set(members["dtype"]))
-    row = _row(scope, name, group, -1, int(members["parameters"].sum()), square, moved, _NONE, "+".join(dtypes))
-    return row | {"sharp": bool(members["sharp"].all())}
+    dtypes, sharp = "+".join(sorted(set(members["dtype"]))), bool(members["sharp"].all())
+    return _row(scope, name, group, -1, int(members["parameters"].sum()), square, moved, _NONE, dtypes, sharp)

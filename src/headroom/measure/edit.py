@@ -98,11 +98,11 @@ def random_control(base: Checkpoint, donor: Checkpoint, *, parameters: int, norm
     Raises:
         ValueError: more parameters than the model has, or the random subset did not move at all.
     """
-    total = _total(base)
+    total = _total(base, donor)
     if not 0 <= parameters <= total:
         raise ValueError(f"a control of {parameters} parameters cannot be drawn from {total}")
     square = 0.0
-    for name, offset in _offsets(base).items():
+    for name, offset in _offsets(base, donor).items():
         pieces = zip(base.tensors[name].chunks(), _deltas(base, donor, name), strict=True)
         for index, ((first, count), delta) in enumerate(pieces):
             square += _square(delta[_places(name, index, offset + first, count, parameters, total, seed)])
@@ -120,7 +120,7 @@ def edited(edit: Edit, base: Checkpoint, donor: Checkpoint, name: str) -> Iterat
             yield source.read(first, count)
         return
     ours, theirs = base.tensors[owner], donor.tensors[owner]
-    total, offset = _total(base), _offsets(base).get(owner)
+    total, offset = _total(base, donor), _offsets(base, donor).get(owner)
     for index, (first, count) in enumerate(ours.chunks()):
         data = ours.read(first, count)
         if offset is None:  # not a real-valued tensor: it has no direction to move in
@@ -136,14 +136,6 @@ def edited(edit: Edit, base: Checkpoint, donor: Checkpoint, name: str) -> Iterat
         yield out.tobytes()
 
 
-def touched(edit: Edit, base: Checkpoint) -> Iterator[str]:
-    """Names of the tensors that an edit may change."""
-    for name in base.tensors:
-        owner = base.aliases.get(name, name)
-        if isinstance(edit, RandomControl) or owner in edit.names or name in edit.names:
-            yield name
-
-
 def _square(values: npt.NDArray[np.float64]) -> float:
     return float(np.dot(values, values))
 
@@ -155,15 +147,15 @@ def _deltas(base: Checkpoint, donor: Checkpoint, name: str) -> Iterator[npt.NDAr
             yield theirs.values(first, count) - ours.values(first, count)
 
 
-def _total(base: Checkpoint) -> int:
-    return sum(tensor.elements for tensor in base.parameters.values() if tensor.real)
+def _total(base: Checkpoint, donor: Checkpoint) -> int:
+    return sum(base.tensors[name].elements for name in _offsets(base, donor))
 
 
-def _offsets(base: Checkpoint) -> Mapping[str, int]:
-    """Where each tensor begins in the row of all parameters, sorted by name."""
+def _offsets(base: Checkpoint, donor: Checkpoint) -> Mapping[str, int]:
+    """Where each tensor that can change begins in the row of all their parameters, sorted by name."""
     offsets, position = {}, 0
     for name, tensor in base.parameters.items():
-        if tensor.real:
+        if tensor.real and donor.tensors[name] is not tensor:  # an adapter leaves most tensors alone: nothing to draw
             offsets[name] = position
             position += tensor.elements
     return offsets

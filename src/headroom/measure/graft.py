@@ -20,12 +20,13 @@ from headroom.config.jobs import GraftJob, load_job
 from headroom.config.models import Evaluation, Graft, Statistics, WorldSettings
 from headroom.files import write_csv, write_parquet
 from headroom.measure import episodes
-from headroom.measure.edit import Edit, check_pair, edited
+from headroom.measure.adapted import open_pair
+from headroom.measure.edit import Edit, edited
 from headroom.measure.graft_build import check_tokenizers
 from headroom.measure.graft_plan import Planned, plan
 from headroom.measure.graft_tables import graft_table, interaction_table
 from headroom.measure.task_sets import read_task_sets, tasks_of
-from headroom.measure.weights import Checkpoint, decode, open_checkpoint
+from headroom.measure.weights import Checkpoint, decode
 
 Play = Callable[[str], list[Episode]]
 """Plays whatever the model holds now on all pages; the argument labels the progress line."""
@@ -91,8 +92,7 @@ def run(
     from headroom.worlds.miniwob.world import MiniWob
 
     repeatable()
-    sft, rl = open_checkpoint(sft_folder), open_checkpoint(rl_folder)
-    check_pair(sft, rl)
+    sft, rl = open_pair(sft_folder, rl_folder)
     check_tokenizers(sft_folder, rl_folder)
     planned = list(plan(sft, rl, graft))
     policy = load_policy(sft_folder)
@@ -124,7 +124,7 @@ def run(
 def main(
     config: Annotated[Path, typer.Option(help="Resolved GraftJob.")],
     sft: Annotated[Path, typer.Option(help="The supervised checkpoint that the run started from.")],
-    rl: Annotated[Path, typer.Option(help="The run's checkpoint.")],
+    rl: Annotated[Path, typer.Option(help="The run's checkpoint, or the LoRA adapter that it trained.")],
     task_sets: Annotated[Path, typer.Option(help="task_sets.json of the selection.")],
     output: Annotated[Path, typer.Option(help="Result directory.")],
 ) -> None:

@@ -23,7 +23,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from headroom.measure.weights import Checkpoint, open_checkpoint
+from headroom.measure.weights import Checkpoint, ties_head
 
 Ids = npt.NDArray[np.int32]
 _HEAD_ROWS = 8192  # rows of the output matrix at a time
@@ -55,21 +55,23 @@ class LayerWalk:
     ``sequences`` are int32 (T_i,), T_i >= 1. Use :meth:`states` once, to its end, then :meth:`logits`.
     """
 
-    def __init__(self, folder: Path, sequences: Sequence[Ids], *, batch_tokens: int = 8192) -> None:
-        """Build the empty network; no weights are read.
+    def __init__(self, checkpoint: Checkpoint, sequences: Sequence[Ids], *, batch_tokens: int = 8192) -> None:
+        """Build the empty network; no weights are read. The checkpoint may be a base with an adapter on it.
 
         Raises:
             ValueError: the folder is no checkpoint of a decoder that ``transformers`` knows, or an id is too large.
         """
-        self.checkpoint = open_checkpoint(folder)
-        self.body = _empty_decoder(folder)
+        self.checkpoint = checkpoint
+        self.body = _empty_decoder(checkpoint.folder)
         self.prefix = _prefix(self.checkpoint)
         self.sequences = sequences
         self.batches = _batches(sequences, batch_tokens)
         rows = self.checkpoint.tensors[f"{self.prefix}embed_tokens.weight"].shape[0]
         largest = max(int(ids.max()) for ids in sequences)
         if largest >= rows:
-            raise ValueError(f"{folder}: the probe has id {largest}, the embedding {rows} rows; another tokenizer?")
+            raise ValueError(
+                f"{checkpoint.folder}: the probe has id {largest}, the embedding {rows} rows; another tokenizer?"
+            )
         self.hidden: list[Tensor] = []
 
     @property
@@ -114,10 +116,7 @@ class LayerWalk:
 
     def _head_name(self) -> str:
         heads = [name for name in self.checkpoint.parameters if name.endswith("lm_head.weight")]
-        config = self.checkpoint.config
-        if not heads and not config.get(
-            "tie_word_embeddings", config.get("text_config", {}).get("tie_word_embeddings")
-        ):
+        if not heads and not ties_head(self.checkpoint.config):
             raise ValueError(f"{self.checkpoint.folder}: no lm_head.weight, and the configuration does not tie it")
         return heads[0] if heads else f"{self.prefix}embed_tokens.weight"
 

@@ -20,7 +20,6 @@ import numpy as np
 
 from headroom.files import write_json
 from headroom.measure import groups
-from headroom.measure.spectrum import Array64, factored_squared_singular_values
 from headroom.measure.weights import Checkpoint, Tensor, copy_side_files, new_folder, open_checkpoint
 
 _FACTOR = re.compile(r"^base_model\.model\.(?P<module>.+?)\.(?P<part>lora_[A-Za-z_]+?)(?:\.weight)?$")
@@ -79,20 +78,6 @@ def _pattern(patterns: dict[str, Any] | None, module: str, default: Any) -> Any:
 def _matches(pattern: str, module: str) -> bool:
     """PEFT's rule: a pattern names the end of a module's name."""
     return re.match(rf"(.*\.)?({pattern})$", module) is not None
-
-
-def delta_squared_singular_values(adapter: Checkpoint, module: str) -> Array64:
-    """Squared singular values of one module's update scale * B A, from its factors (r,).
-
-    Raises:
-        ValueError: the module has no pair of two-dimensional factors.
-    """
-    parts = adapter_modules(adapter)[module]
-    left, right = ("lora_B", "lora_A") if "lora_A" in parts else ("lora_embedding_B", "lora_embedding_A")
-    if left not in parts or right not in parts or len(parts[left].shape) != 2:
-        raise ValueError(f"{adapter.folder}: module {module} has no pair of two-dimensional LoRA factors")
-    factors = [parts[side].values().reshape(parts[side].shape) for side in (left, right)]
-    return factored_squared_singular_values(factors[0], factors[1], module_scale(adapter.config, module))
 
 
 def write_adapter_graft(donor: Path, names: list[str], output: Path, *, bands: int = 3) -> dict[str, object]:

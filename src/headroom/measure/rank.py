@@ -3,8 +3,8 @@
 Policy and reference walk through the probe side by side, one block of each in memory at a time. Per site and token
 choice: effective rank (centred and not), participation ratio and stable rank, each with its interval or the reason
 why it has none (column ``interval``), and CKA with the reference; over the action tokens: argmax agreement and KL;
-over the weights: :mod:`headroom.measure.drift`. Works on any checkpoint whose text decoder ``transformers`` knows. An
-adapter is measured as weights only; merge a copy to read its hidden states.
+over the weights: :mod:`headroom.measure.drift`. Works on any checkpoint whose text decoder ``transformers`` knows, and
+on a LoRA adapter of one: its hidden states are read with the adapter on, its updates from their factors.
 """
 
 from __future__ import annotations
@@ -21,34 +21,32 @@ import typer
 from headroom.config.jobs import RankJob, load_job
 from headroom.config.models import Rank
 from headroom.files import write_csv
+from headroom.measure.adapted import open_pair, switched
 from headroom.measure.agreement import episode_interval, linear_cka, token_agreement
 from headroom.measure.drift import weight_drift
-from headroom.measure.edit import check_pair
 from headroom.measure.hidden import MEASURES, TOKENS, RankIntervals, episode_weights, rank_intervals, rows_of
 from headroom.measure.layers import LayerWalk, Site
+from headroom.measure.lora import is_adapter
 from headroom.measure.probe import ProbeTurns, read_probe, tokenizer_digest
 from headroom.measure.spectrum import Ranks, matrix_ranks
-from headroom.measure.weights import open_checkpoint
+from headroom.measure.weights import Checkpoint
 
 States = list[npt.NDArray[np.float32]]
 
 
 def measure(
-    checkpoint: Path, reference: Path, probe: ProbeTurns, settings: Rank, confidence: float
+    policy: Checkpoint, reference: Checkpoint, probe: ProbeTurns, settings: Rank, confidence: float
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Tables of rank (a row a site, token choice and centring) and of agreement (a row a measure).
 
     Raises:
-        ValueError: a checkpoint cannot be walked, or its tokenizer is not the probe's.
+        ValueError: a checkpoint cannot be walked.
     """
-    for folder in (checkpoint, reference):
-        if tokenizer_digest(folder) != probe.tokenizer:
-            raise ValueError(f"{folder / 'tokenizer.json'}: not the tokenizer that the probe was written with")
     number = {name: place for place, name in enumerate(np.unique(probe.episode))}
     episode = np.array([number[name] for name in probe.episode], dtype=np.int64)
     weights = episode_weights(len(number), settings.bootstrap_draws, settings.bootstrap_seed)
-    ours = LayerWalk(checkpoint, probe.sequences, batch_tokens=settings.batch_tokens)
-    same = checkpoint.resolve() == reference.resolve()
+    ours = LayerWalk(policy, probe.sequences, batch_tokens=settings.batch_tokens)
+    same = not switched(reference, policy)
     theirs = ours if same else LayerWalk(reference, probe.sequences, batch_tokens=settings.batch_tokens)
     rank_rows, agreement_rows = [], []
     for site, states, other in _side_by_side(ours, theirs):
@@ -83,6 +81,20 @@ def measure(
     )
     agreement_rows += _tokens_agree(ours, theirs, probe, episode, weights, confidence)
     return ranks, pd.DataFrame(agreement_rows)
+
+
+def check_tokenizers(policy: Path, reference: Path, probe: ProbeTurns) -> None:
+    """Refuse a checkpoint to which the probe's ids mean something else; an adapter without a tokenizer has its base's.
+
+    Raises:
+        ValueError: the tokenizer is missing, or not the one that the probe was written with.
+    """
+    for folder in (reference, policy):
+        own = folder / "tokenizer.json"
+        if is_adapter(folder) and not own.exists():
+            continue
+        if tokenizer_digest(folder) != probe.tokenizer:
+            raise ValueError(f"{own}: not the tokenizer that the probe was written with")
 
 
 def _with_intervals(found: Ranks, intervals: RankIntervals) -> dict[str, object]:
@@ -155,7 +167,7 @@ def _row(
 
 def main(
     config: Annotated[Path, typer.Option(help="Resolved RankJob.")],
-    checkpoint: Annotated[Path, typer.Option(help="The policy's checkpoint.")],
+    checkpoint: Annotated[Path, typer.Option(help="The policy's checkpoint, or its LoRA adapter.")],
     reference: Annotated[Path, typer.Option(help="The supervised checkpoint that it started from.")],
     probe: Annotated[Path, typer.Option(help="Directory of the probe.")],
     output: Annotated[Path, typer.Option(help="Result directory.")],
@@ -174,11 +186,10 @@ def main(
         config=config,
         seeds={"bootstrap": settings.rank.bootstrap_seed},
     ) as job:
-        ours, theirs = open_checkpoint(checkpoint), open_checkpoint(reference)
-        check_pair(theirs, ours)  # before the walk: a bad file costs no time, and the message names its tensor
-        ranks, agreement = measure(
-            checkpoint, reference, read_probe(probe), settings.rank, settings.statistics.confidence
-        )
+        theirs, ours = open_pair(reference, checkpoint)  # before the walk: a bad file costs no time
+        turns = read_probe(probe)
+        check_tokenizers(checkpoint, reference, turns)
+        ranks, agreement = measure(ours, theirs, turns, settings.rank, settings.statistics.confidence)
         drift = weight_drift(theirs, ours, spectrum_up_to=settings.rank.spectrum_up_to)
         for name, table in (("rank", ranks), ("agreement", agreement), ("drift", drift)):
             table.insert(0, "policy", settings.policy)

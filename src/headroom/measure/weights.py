@@ -224,12 +224,17 @@ def _weight_file(path: Path) -> WeightFile:
     return WeightFile(path, prefix + body, tuple(found))
 
 
-def _aliases(config: dict[str, Any], names: list[str]) -> dict[str, str]:
+def ties_head(config: dict[str, Any]) -> bool:
+    """Whether a model's configuration makes the output matrix the embedding."""
     text = config.get("text_config")
-    tied = config.get("tie_word_embeddings", text.get("tie_word_embeddings") if isinstance(text, dict) else None)
+    inner = text.get("tie_word_embeddings") if isinstance(text, dict) else None
+    return bool(config.get("tie_word_embeddings", inner))
+
+
+def _aliases(config: dict[str, Any], names: list[str]) -> dict[str, str]:
     heads = [n for n in names if n.endswith("lm_head.weight")]
     embeddings = [n for n in names if n.endswith("embed_tokens.weight")]
-    return {heads[0]: embeddings[0]} if tied and len(heads) == 1 and len(embeddings) == 1 else {}
+    return {heads[0]: embeddings[0]} if ties_head(config) and len(heads) == 1 and len(embeddings) == 1 else {}
 
 
 @contextmanager

@@ -5,7 +5,8 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from headroom.measure.drift import adapter_drift, weight_drift
+from headroom.measure.adapted import open_pair
+from headroom.measure.drift import weight_drift
 from headroom.measure.spectrum import matrix_ranks
 from headroom.measure.weights import open_checkpoint
 
@@ -93,7 +94,7 @@ def test_an_adapters_drift_equals_the_drift_of_its_merged_copy(make_checkpoint, 
                     parameter.normal_()
     wrapped.save_pretrained(tmp_path / "adapter")
     wrapped.merge_and_unload().save_pretrained(tmp_path / "merged")
-    factors = adapter_drift(open_checkpoint(base), open_checkpoint(tmp_path / "adapter")).set_index("name")
+    factors = weight_drift(*open_pair(base, tmp_path / "adapter")).set_index("name")
     merged = weight_drift(open_checkpoint(base), open_checkpoint(tmp_path / "merged")).set_index("name")
     for column in ("delta_norm", "relative_movement", "stable_rank", "participation_ratio"):
         np.testing.assert_allclose(factors[column], merged[column], rtol=1e-3, atol=1e-6)

@@ -187,6 +187,73 @@ def test_a_bad_checkpoint_ends_a_stage_in_one_line_and_nothing_is_written(study:
     assert not [path for path in (study.results / stage / "grid-11").rglob("*") if path.is_file()]
 
 
+@pytest.fixture
+def with_adapter(study: Study) -> Study:
+    """The study with a LoRA adapter, as PEFT writes it and without a tokenizer of its own, in the run's place."""
+    import torch
+    from peft import LoraConfig, get_peft_model
+    from transformers import AutoModelForCausalLM
+
+    base = AutoModelForCausalLM.from_pretrained(study.sft)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(3)
+        wrapped = get_peft_model(base, LoraConfig(r=2, target_modules=["q_proj", "down_proj"], init_lora_weights=False))
+    study.rl = study.results / "grpo" / "grid-11" / "checkpoint"
+    wrapped.save_pretrained(str(study.rl))
+    return study
+
+
+def test_a_run_that_trained_an_adapter_is_grafted_by_switching_its_modules(with_adapter: Study) -> None:
+    folder = with_adapter.graft()
+    table = pd.read_csv(folder / "grafts.csv", keep_default_na=False)
+    swaps = table[table["kind"].isin(["group", "pair"])]
+    assert set(swaps["groups"]) == {"attention", "mlp", "early", "late", "attention+mlp"}, "no module elsewhere"
+    assert set(table.loc[table["kind"] == "control", "groups"]) == {"attention", "mlp", "attention+mlp"}
+    both = swaps.set_index("graft")
+    for way in ("sufficiency", "necessity"):
+        parts = [both.loc[f"{way}/{name}", "delta_norm"] for name in ("attention", "mlp", "attention+mlp")]
+        assert parts[0] > 0
+        assert parts[1] > 0
+        assert np.hypot(*parts[:2]) == pytest.approx(parts[2])
+    played = pd.read_parquet(folder / "episodes.parquet").pivot(
+        index=["task", "seed"], columns="policy", values="success"
+    )
+    # All modules off is the supervised policy to the bit, all on is the run: the fake player tells weights apart.
+    assert played["necessity/attention+mlp"].equals(played["sft"].rename("necessity/attention+mlp"))
+    assert played["sufficiency/attention+mlp"].equals(played["rl"].rename("sufficiency/attention+mlp"))
+    assert not played["sft"].equals(played["rl"])
+    evaluated = with_adapter.evaluate("sft", with_adapter.sft).set_index(["task", "seed"])["success"]
+    assert played["sft"].equals(evaluated.loc[played.index].rename("sft"))
+
+
+def test_the_rank_stage_reads_an_adapters_updates_from_its_factors_and_its_states_with_the_adapter_on(
+    with_adapter: Study,
+) -> None:
+    output = with_adapter.rank()
+    drift = pd.read_csv(output / "drift.csv")
+    moved = drift[(drift["scope"] == "tensor") & (drift["delta_norm"] > 0)]
+    assert len(moved) == 4
+    assert moved["effective_rank"].between(1, 2).all()
+    assert drift["sharp"].all()
+    agreement = pd.read_csv(output / "agreement.csv").set_index(["measure", "site", "layer", "tokens"])["value"]
+    assert agreement["cka", "embedding", -1, "all"] == pytest.approx(1), "the adapter leaves the embedding alone"
+    assert agreement["cka", "block", 1, "all"] < 0.999
+    assert agreement["kl_policy_reference", "logits", 3, "action_tokens"] > 0
+    assert len(pd.read_csv(output / "rank.csv")) == 4 * 3 * 2
+
+
+@pytest.mark.parametrize("stage", ["graft", "rank"])
+def test_an_adapter_that_does_not_fit_ends_a_stage_in_one_line_and_nothing_is_written(
+    with_adapter: Study, stage: str
+) -> None:
+    weights = with_adapter.rl / "adapter_model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-4])
+    with pytest.raises(SystemExit, match=r"adapter_model.safetensors: truncated: tensor \S+ needs \d+ bytes") as caught:
+        getattr(with_adapter, stage)()
+    assert "\n" not in str(caught.value)
+    assert not [path for path in (with_adapter.results / stage / "grid-11").rglob("*") if path.is_file()]
+
+
 def test_good_checkpoints_write_the_tables_of_the_rank_stage(study: Study) -> None:
     output = study.rank()
     assert {path.name for path in output.glob("*.csv")} == {"rank.csv", "agreement.csv", "drift.csv"}

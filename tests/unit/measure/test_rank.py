@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from headroom.config.models import Rank
 from headroom.measure.hidden import MEASURES, REASONS, episode_weights, rank_intervals, resampled_spectra, rows_of
 from headroom.measure.probe import ProbeTurns, tokenizer_digest
-from headroom.measure.rank import measure
+from headroom.measure.rank import check_tokenizers, measure
 from headroom.measure.spectrum import matrix_ranks, ranks
+from headroom.measure.weights import open_checkpoint
 
 
 def test_the_three_token_choices_pick_the_rows_they_name():
@@ -97,11 +98,11 @@ def test_where_there_is_no_interval_the_reason_stands_in_its_place(rows, up_to, 
 
 @pytest.fixture
 def probe(make_checkpoint):
-    folders = []
+    pair = []
     for seed in (0, 10):
         _, folder = make_checkpoint(seed=seed)
         (folder / "tokenizer.json").write_text(json.dumps({"model": {"vocab": {"a": 0}}, "added_tokens": []}))
-        folders.append(folder)
+        pair.append(open_checkpoint(folder))
     rng = np.random.default_rng(2)
 
     def ids(n):
@@ -111,9 +112,9 @@ def probe(make_checkpoint):
         prompts=tuple(ids(n) for n in (5, 7, 6, 9, 4, 8)),
         actions=tuple(ids(n) for n in (2, 3, 1, 2, 4, 2)),
         episode=np.array([3, 3, 5, 5, 8, 9]),
-        tokenizer=tokenizer_digest(folders[0]),
+        tokenizer=tokenizer_digest(pair[0].folder),
     )
-    return folders, turns
+    return pair, turns
 
 
 def test_a_measurement_holds_every_site_and_choice_and_one_primary_row(probe):
@@ -161,6 +162,7 @@ def test_a_table_says_where_matrices_were_too_large_to_resample(probe):
 
 def test_another_tokenizer_than_the_probes_is_refused(probe):
     (policy, reference), turns = probe
-    (policy / "tokenizer.json").write_text(json.dumps({"model": {"vocab": {"b": 0}}, "added_tokens": []}))
+    check_tokenizers(policy.folder, reference.folder, turns)
+    (policy.folder / "tokenizer.json").write_text(json.dumps({"model": {"vocab": {"b": 0}}, "added_tokens": []}))
     with pytest.raises(ValueError, match="not the tokenizer that the probe was written with"):
-        measure(policy, reference, turns, Rank(bootstrap_draws=10), 0.95)
+        check_tokenizers(policy.folder, reference.folder, turns)
