@@ -29,7 +29,8 @@ from headroom.agent.episode import Turn
 from headroom.config.models import Grpo, Optimiser, TinyModel
 from headroom.files import write_json
 from headroom.policy.tiny import tiny_model
-from headroom.train.grpo import adamw, update
+from headroom.train.grpo import update
+from headroom.train.trainee import Trainee, adamw
 from headroom.worlds.base import Outcome
 
 VOCABULARY, LONGEST, REPEATS = 512, 12, 9
@@ -65,8 +66,8 @@ def fresh_model() -> Any:
 def our_update(turns: list[Turn], advantage: torch.Tensor) -> Callable[[], None]:
     """One update of ours, to be called again and again."""
     model, settings = fresh_model(), Grpo(**SETTINGS, optimiser=Optimiser())
-    optimiser = adamw(model, settings)
-    return lambda: void(update(model, None, optimiser, turns, advantage, settings))
+    trainee = Trainee(model, adamw(settings.optimiser, settings.learning_rate))
+    return lambda: void(update(trainee, None, turns, advantage, settings))
 
 
 def trl_update(turns: list[Turn], advantage: torch.Tensor, folder: Path) -> Callable[[], None]:
@@ -104,7 +105,8 @@ def trl_update(turns: list[Turn], advantage: torch.Tensor, folder: Path) -> Call
         "prompt_ids": prompts, "prompt_mask": prompt_mask, "completion_ids": actions, "completion_mask": action_mask,
         "advantages": advantage.float(), "num_items_in_batch": action_mask.sum(),
     }  # fmt: skip
-    optimiser = adamw(model, Grpo(**SETTINGS))
+    settings = Grpo(**SETTINGS)
+    optimiser = adamw(settings.optimiser, settings.learning_rate)(list(model.parameters()))
 
     def step() -> None:
         optimiser.zero_grad(set_to_none=True)

@@ -14,6 +14,7 @@ from headroom.agent.episode import Turn
 from headroom.config.models import Grpo, Optimiser
 from headroom.train.grpo import update
 from headroom.train.loss import Aggregation, policy_loss, sequence_weights
+from headroom.train.trainee import Trainee
 from headroom.worlds.base import Outcome
 
 PAD, VOCABULARY, LONGEST = 0, 32, 7
@@ -281,14 +282,8 @@ def test_a_whole_update_has_the_gradient_of_trl(
         optimiser=Optimiser(gradient_clip=1e9),
     )
     before = torch.cat([parameter.detach().flatten() for parameter in fresh.parameters()])
-    update(
-        fresh,
-        reference if beta else None,
-        torch.optim.SGD(fresh.parameters(), lr=1.0),
-        turns,
-        batch["advantages"].double(),
-        settings,
-    )
+    trainee = Trainee(fresh, torch.optim.SGD(fresh.parameters(), lr=1.0))
+    update(trainee, reference if beta else None, turns, batch["advantages"].double(), settings)
     after = torch.cat([parameter.detach().flatten() for parameter in fresh.parameters()])
     assert torch.linalg.vector_norm(expected) > 0
     assert torch.linalg.vector_norm(before - after - expected) < 1e-6 * torch.linalg.vector_norm(expected)

@@ -34,9 +34,10 @@ rule grpo:
         gpu=WORKFLOW.resources("grpo").gpu,
         gpu_mem_mb=WORKFLOW.resources("grpo").gpu_mem_mb,
     params:
+        launcher=lookup(dpath="{run}", within=WORKFLOW.launcher_of),
         folder=subpath(output.manifest, parent=True),
     shell:
         "HEADROOM_ASKED=grpo:gpu={resources.gpu},gpu_mem_mb={resources.gpu_mem_mb},disk_mb={resources.disk_mb}"
-        " python -m headroom.train.grpo"
+        " {params.launcher} -m headroom.train.grpo"
         " --config {input.config} --init {input.checkpoint} --task-sets {input.task_sets}"
         " --output {params.folder} 2>&1 | tee {log}"

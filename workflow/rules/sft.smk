@@ -25,9 +25,10 @@ rule sft:
         gpu=WORKFLOW.resources("sft").gpu,
         gpu_mem_mb=WORKFLOW.resources("sft").gpu_mem_mb,
     params:
+        launcher=lookup(dpath="{init}", within=WORKFLOW.launcher_of),
         demonstrations=subpath(input.table, parent=True),
         folder=subpath(output.manifest, parent=True),
     shell:
         "HEADROOM_ASKED=sft:gpu={resources.gpu},gpu_mem_mb={resources.gpu_mem_mb},disk_mb={resources.disk_mb}"
-        " python -m headroom.train.sft"
+        " {params.launcher} -m headroom.train.sft"
         " --config {input.config} --demonstrations {params.demonstrations} --output {params.folder} 2>&1 | tee {log}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 Positive = Annotated[int, Field(gt=0)]
 NonNegative = Annotated[int, Field(ge=0)]
@@ -120,6 +120,31 @@ class Optimiser(Strict):
     gradient_clip: float = Field(1.0, gt=0)
 
 
+class Lora(Strict):
+    """Low-rank adapters (LoRA, arXiv 2106.09685) on the named linear layers of every block; no dropout."""
+
+    rank: Positive = 16
+    alpha: Positive = Field(32, description="The update is scaled by alpha / rank.")
+    dropout: Literal[0] = Field(0, description="None: sampler and trainer must agree on the policy.")
+    target_modules: tuple[str, ...] = Field(
+        ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"), min_length=1
+    )
+
+
+class Trainer(Strict):
+    """How a step is computed: never what it computes, beyond rounding (``lora`` excepted, which decides what moves)."""
+
+    precision: Literal["float32", "bfloat16_masters"] = Field(
+        "float32", description="bfloat16_masters: computed in bfloat16; gradients, AdamW and weights kept in float32."
+    )
+    gradient_checkpointing: bool = Field(False, description="Keep one hidden state a block, recompute the rest.")
+    logits_chunk: Positive | None = Field(
+        None, description="Action tokens whose logits are held at a time; default: as many as 128 MiB hold."
+    )
+    lora: Lora | None = Field(None, description="Train adapters instead of all weights.")
+    processes: Positive = Field(1, description="One a GPU (torchrun); the weights are sharded over them (FSDP2).")
+
+
 class Sft(Strict):
     """Supervised fine-tuning on the action tokens of the demonstrations."""
 
@@ -131,6 +156,7 @@ class Sft(Strict):
     schedule: Literal["cosine", "constant"] = "cosine"
     schedule_steps: Positive | None = Field(None, description="Length of the cosine; default: steps.")
     optimiser: Optimiser = Optimiser()
+    trainer: Trainer = Trainer()
     checkpoint_every: Positive = 200
 
 
@@ -160,9 +186,18 @@ class Grpo(Strict):
     reward_failure: float = 0.0
     reward_invalid_action: float = 0.0
     optimiser: Optimiser = Optimiser()
+    trainer: Trainer = Trainer()
+    engine: Literal["torch", "vllm"] = Field("torch", description="What samples the rollouts.")
     microbatch_tokens: Positive = Field(16384, description="Padded tokens a forward pass; never changes the gradient.")
     max_new_tokens: Positive = 24
     checkpoint_every: Positive = 10
+
+    @field_validator("engine")
+    @classmethod
+    def _engine_exists(cls, engine: str) -> str:
+        if engine == "vllm":
+            raise ValueError("the vLLM engine (headroom.policy.vllm) does not exist yet; use engine: torch")
+        return engine
 
 
 class Evaluation(Strict):

@@ -30,7 +30,7 @@ from headroom.config.jobs import (
     dump_job,
 )
 from headroom.config.mechanism import Chosen, chosen, mechanism_jobs
-from headroom.config.models import EvaluationPlan, Grpo, PretrainedModel, Run, Settings, Strict, Study
+from headroom.config.models import EvaluationPlan, Grpo, PretrainedModel, Resources, Run, Settings, Strict, Study
 from headroom.files import write_text
 
 RUNS_TABLE = "workflow/data/runs.tsv"
@@ -70,6 +70,8 @@ class Resolved:
     runs: tuple[Run, ...]
     inits: tuple[str, ...]
     mechanism: Chosen
+    processes: Mapping[str, int]
+    """Policy -> processes of its training."""
     files: Mapping[str, str]
     """Path relative to the project -> text."""
 
@@ -241,6 +243,17 @@ def grpo_of(run: Run, study: Study, scale: str) -> Grpo:
     return _check(Grpo, values, f"{scale_file(scale)}: grpo", "see Grpo in workflow/schemas/study.schema.json")
 
 
+def _one_gpu_a_process(scale: str, rule: str, policy: str, processes: int, study: Study) -> None:
+    """Whether the jobs of a rule ask for as many GPUs as they start processes; on processors any number will do."""
+    asked = study.resources.get(rule) or study.resources.get("default") or Resources()
+    if asked.gpu and asked.gpu != processes:
+        key = f"sft.{policy}" if rule == "sft" else "grpo"
+        raise ConfigError(
+            f"{scale_file(scale)}: {key}.trainer.processes: is {processes}, but resources.{rule}.gpu is {asked.gpu}; "
+            "give each process one GPU"
+        )
+
+
 def _evaluate(policy: str, plan: EvaluationPlan, study: Study) -> EvaluateJob:
     evaluation = study.evaluation
     if plan.samples is not None:
@@ -291,16 +304,21 @@ def resolve(config: Mapping[str, object], project: Path) -> Resolved:
     for name in inits:
         jobs[f"sft/{name}"] = SftJob(name=name, model=study.model, sft=study.sft[name])
         jobs[f"evaluate/{name}"] = _evaluate(name, study.evaluate.get(name, EvaluationPlan()), study)
+    processes = {name: study.sft[name].trainer.processes for name in inits}
     for run in runs:
-        jobs[f"grpo/{run.run}"] = GrpoJob(world=world, grpo=grpo_of(run, study, scale))
+        grpo = grpo_of(run, study, scale)
+        jobs[f"grpo/{run.run}"] = GrpoJob(world=world, grpo=grpo)
+        processes[run.run] = grpo.trainer.processes
         jobs[f"evaluate/{run.run}"] = _evaluate(run.run, study.evaluate.get(run.family, EvaluationPlan()), study)
     try:
         apart = chosen(study, runs, inits)
     except ValueError as error:
         raise ConfigError(f"{scale_file(scale)}: {error}") from error
+    for policy, count in processes.items():
+        _one_gpu_a_process(scale, "sft" if policy in inits else "grpo", policy, count, study)
     jobs |= mechanism_jobs(study, apart, SUPERVISED)
     files = {f"results/{scale}/config/{name}.json": dump_job(job) for name, job in jobs.items()}
-    return Resolved(settings, study, runs, inits, apart, files)
+    return Resolved(settings, study, runs, inits, apart, processes, files)
 
 
 def write(resolved: Resolved, project: Path) -> list[str]:

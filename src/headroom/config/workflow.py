@@ -69,6 +69,14 @@ class Workflow:
         return {policy: "sft" if policy in self.resolved.inits else "grpo" for policy in self.resolved.policies}
 
     @property
+    def launcher_of(self) -> dict[str, str]:
+        """Policy -> what starts its training: python, or torchrun, which starts a process a GPU."""
+        return {
+            policy: "python" if count == 1 else f"torchrun --standalone --nproc-per-node={count}"
+            for policy, count in self.resolved.processes.items()
+        }
+
+    @property
     def reference_of(self) -> dict[str, str]:
         """Policy -> the SFT job that it is compared with inside: the one it started from, an SFT job with itself."""
         return {policy: self.init_of.get(policy, policy) for policy in self.resolved.policies}

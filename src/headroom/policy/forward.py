@@ -20,7 +20,7 @@ here; the result equals the ``transformers`` forward up to rounding, which the t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,6 +44,13 @@ def body_and_head(model: Any) -> tuple[Any, Any]:
     return base.model, base.lm_head
 
 
+def run_part(module: Any, part: Callable[..., Any], *inputs: Any) -> Any:
+    """``part(module, *inputs)``, through the module's own ``run_part`` where training gave it one and a gradient is
+    wanted: that one recomputes in the backward pass, or gathers the module's shards (``headroom.train.trainee``)."""
+    own = module.__dict__.get("run_part") if torch.is_grad_enabled() else None
+    return part(module, *inputs) if own is None else own(part, *inputs)
+
+
 def encode_prefixes(body: Any, prefixes: Sequence[Tensor]) -> Prefixes:
     """Run the prefixes (U of int64 (length,), empty ones allowed) through all layers, packed.
 
@@ -56,24 +63,33 @@ def encode_prefixes(body: Any, prefixes: Sequence[Tensor]) -> Prefixes:
     slots = positions + torch.repeat_interleave(torch.arange(rows) * longest, lengths).to(device)
     hidden = body.embed_tokens(torch.cat(list(prefixes)).to(device))
     cosine, sine = (table[0].unsqueeze(1) for table in body.rotary_emb(hidden, positions[None]))
+    keys, values = [], []
+    for index, layer in enumerate(body.layers):
+        last = index == len(body.layers) - 1
+        hidden, key, value = run_part(layer, _prefix_part, hidden, cosine, sine, slots, (rows, longest), last)
+        keys.append(key)
+        values.append(value)
+    return Prefixes(keys, values, lengths.to(device))
+
+
+def _prefix_part(
+    layer: Any, hidden: Tensor, cosine: Tensor, sine: Tensor, slots: Tensor, shape: tuple[int, int], last: bool
+) -> tuple[Tensor | None, Tensor, Tensor]:
+    """One layer on packed prefixes (N, D): hidden states (none of the last layer), padded keys and values."""
+    rows, longest = shape
 
     def padded(packed: Tensor) -> Tensor:  # (N, heads, W) -> (U, heads, P, W)
         blank = packed.new_zeros(rows * longest, *packed.shape[1:])
         return blank.index_copy(0, slots, packed).view(rows, longest, *packed.shape[1:]).transpose(1, 2)
 
-    keys, values = [], []
-    for index, layer in enumerate(body.layers):
-        normed = layer.input_layernorm(hidden)
-        key, value = _key_value(layer.self_attn, normed, cosine, sine)
-        keys.append(padded(key))
-        values.append(padded(value))
-        if index == len(body.layers) - 1:
-            break
-        query = padded(_query(layer.self_attn, normed, cosine, sine))
-        mixed = _attend(query, keys[-1], values[-1], None)
-        mixed = mixed.transpose(1, 2).flatten(2).flatten(0, 1).index_select(0, slots)
-        hidden = _rest_of_layer(layer, hidden, mixed)
-    return Prefixes(keys, values, lengths.to(device))
+    normed = layer.input_layernorm(hidden)
+    keys, values = (padded(states) for states in _key_value(layer.self_attn, normed, cosine, sine))
+    if last:
+        return None, keys, values
+    query = padded(_query(layer.self_attn, normed, cosine, sine))
+    mixed = _attend(query, keys, values, None)
+    mixed = mixed.transpose(1, 2).flatten(2).flatten(0, 1).index_select(0, slots)
+    return _rest_of_layer(layer, hidden, mixed), keys, values
 
 
 def extend(body: Any, suffixes: Tensor, prefixes: Prefixes, prefix_of: Tensor) -> Tensor:
@@ -93,17 +109,32 @@ def extend(body: Any, suffixes: Tensor, prefixes: Prefixes, prefix_of: Tensor) -
         (of_prefix[:, None].expand(rows, width, longest), (steps <= steps[:, None]).expand(rows, width, width)), dim=2
     )
     one_to_one = torch.equal(prefix_of, torch.arange(len(prefixes.lengths), device=prefix_of.device))
-    for layer, prefix_keys, prefix_values in zip(body.layers, prefixes.keys, prefixes.values, strict=True):
-        normed = layer.input_layernorm(hidden)
-        key, value = _key_value(layer.self_attn, normed, cosine, sine)
-        query = _query(layer.self_attn, normed, cosine, sine)
-        if not one_to_one:
-            prefix_keys, prefix_values = (past.index_select(0, prefix_of) for past in (prefix_keys, prefix_values))
-        keys = torch.cat((prefix_keys, key.transpose(1, 2)), dim=2)
-        values = torch.cat((prefix_values, value.transpose(1, 2)), dim=2)
-        mixed = _attend(query.transpose(1, 2), keys, values, visible[:, None])
-        hidden = _rest_of_layer(layer, hidden, mixed.transpose(1, 2).flatten(2))
+    spread = None if one_to_one else prefix_of
+    for layer, *past in zip(body.layers, prefixes.keys, prefixes.values, strict=True):
+        hidden = run_part(layer, _suffix_part, hidden, *past, cosine, sine, visible[:, None], spread)
     return body.norm(hidden)  # type: ignore[no-any-return]
+
+
+def _suffix_part(
+    layer: Any,
+    hidden: Tensor,
+    prefix_keys: Tensor,
+    prefix_values: Tensor,
+    cosine: Tensor,
+    sine: Tensor,
+    visible: Tensor,
+    prefix_of: Tensor | None,
+) -> Tensor:
+    """One layer on suffixes (B, S, D); ``prefix_of`` is None where row ``b`` continues prefix ``b``."""
+    normed = layer.input_layernorm(hidden)
+    key, value = _key_value(layer.self_attn, normed, cosine, sine)
+    query = _query(layer.self_attn, normed, cosine, sine)
+    if prefix_of is not None:
+        prefix_keys, prefix_values = (past.index_select(0, prefix_of) for past in (prefix_keys, prefix_values))
+    keys = torch.cat((prefix_keys, key.transpose(1, 2)), dim=2)
+    values = torch.cat((prefix_values, value.transpose(1, 2)), dim=2)
+    mixed = _attend(query.transpose(1, 2), keys, values, visible)
+    return _rest_of_layer(layer, hidden, mixed.transpose(1, 2).flatten(2))
 
 
 class SuffixCache:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from headroom.policy.forward import body_and_head, encode_prefixes, extend
+from headroom.policy.forward import body_and_head, encode_prefixes, extend, run_part
 
 LOGITS_AT_ONCE = 2**25
 """Logits held at a time (128 MiB in float32); above it they are recomputed in the backward pass, chunk by chunk."""
@@ -76,6 +76,10 @@ def action_log_probabilities(
     if not temperature > 0:
         msg = f"a score needs a temperature above 0, got {temperature}"
         raise ValueError(msg)
+    return run_part(model, _score, batch, temperature, logits_at_once)  # type: ignore[no-any-return]
+
+
+def _score(model: Any, batch: Batch, temperature: float, logits_at_once: int) -> Scored:
     body, head = body_and_head(model)
     device = body.embed_tokens.weight.device
     prefixes = encode_prefixes(body, batch.prefixes)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
@@ -19,11 +19,21 @@ from torch import Tensor, nn
 
 from headroom.agent.episode import Group
 from headroom.train.advantage import Floats
+from headroom.train.checkpoint import shard
 from headroom.train.loss import TokenLoss
+from headroom.train.processes import ALONE, Processes
 from headroom.train.reward import Reward, scored
 from headroom.worlds.base import Outcome
 
 Row = dict[str, Any]
+
+
+class Trained(Protocol):
+    """A model, or whatever else knows the trained parameters."""
+
+    def parameters(self) -> Iterable[nn.Parameter]:
+        """Each parameter once."""
+        ...
 
 
 def outcome_column(outcome: Outcome) -> str:
@@ -112,6 +122,14 @@ class TokenStatistics:
         for name, values in parts.items():
             self.sums[name] += float(values[mask].sum(dtype=torch.float64))
 
+    def merge(self, other: TokenStatistics) -> None:
+        """Add the microbatches of another process."""
+        self.tokens, self.loss = self.tokens + other.tokens, self.loss + other.loss
+        self.ratio_max = larger(self.ratio_max, other.ratio_max)
+        self.sampler_gap = larger(self.sampler_gap, other.sampler_gap)
+        for name, value in other.sums.items():
+            self.sums[name] += value
+
     def row(self, updates: int) -> Row:
         """The columns of the update; ``updates`` passes over the rollout were added."""
         names = ("ratio_mean", "clip_low_share", "clip_high_share", "approx_kl", "kl", "entropy")
@@ -124,16 +142,18 @@ class TokenStatistics:
         }
 
 
-def snapshot(model: nn.Module) -> list[Tensor]:
-    """A copy of the trained parameters, each once, in the model's order."""
-    return [parameter.detach().clone() for parameter in model.parameters() if parameter.requires_grad]
+def snapshot(model: Trained) -> list[Tensor]:
+    """A copy of the trained parameters (of this process's shards), each once, in the model's order; on the processor,
+    where a large model's does not crowd out training."""
+    return [shard(value).detach().clone().cpu() for value in model.parameters() if value.requires_grad]
 
 
-def weight_change(model: nn.Module, initial: list[Tensor]) -> float | None:
+def weight_change(model: Trained, initial: list[Tensor], processes: Processes = ALONE) -> float | None:
     """The norm of (weights - initial weights) over the norm of the initial weights; None if it is not finite."""
-    current = [parameter.detach() for parameter in model.parameters() if parameter.requires_grad]
-    moved = sum(float((a - b).double().square().sum()) for a, b in zip(current, initial, strict=True))
+    current = [shard(value).detach() for value in model.parameters() if value.requires_grad]
+    moved = sum(float((a - b.to(a.device)).double().square().sum()) for a, b in zip(current, initial, strict=True))
     size = sum(float(b.double().square().sum()) for b in initial)
+    moved, size = (sum(parts) for parts in zip(*processes.gather((moved, size)), strict=True))
     return _finite(math.sqrt(moved / size))
 
 

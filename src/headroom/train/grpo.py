@@ -35,13 +35,11 @@ from headroom.agent.episode import Group, Turn
 from headroom.config.jobs import GrpoJob, load_job
 from headroom.config.models import Grpo
 from headroom.files import write_parquet
-from headroom.policy.load import Policy, load_policy, save_policy
+from headroom.policy.load import Dtype, Policy, load_policy, save_policy
 from headroom.policy.repeatable import repeatable
 from headroom.policy.sampler import TorchSampler
-from headroom.policy.score import action_log_probabilities
-from headroom.provenance import record
+from headroom.policy.score import Batch, action_log_probabilities
 from headroom.seeds import derive
-from headroom.train import checkpoint
 from headroom.train.advantage import advantages
 from headroom.train.batch import microbatches
 from headroom.train.diagnostics import (
@@ -57,9 +55,13 @@ from headroom.train.diagnostics import (
 )
 from headroom.train.groups import form_groups, group_starts, step_pages, task_set
 from headroom.train.loss import policy_loss, sequence_weights
+from headroom.train.processes import ALONE, Processes
+from headroom.train.processes import job as record_job
+from headroom.train.processes import start as start_processes
 from headroom.train.reward import Reward, reward, scored
 from headroom.train.rollout import PhaseSeconds, rollout
 from headroom.train.schedule import learning_rate
+from headroom.train.trainee import Trainee, adamw
 from headroom.worlds.base import World
 
 PATIENCE = 3
@@ -87,36 +89,43 @@ def train(
     *,
     scratch: Path,
     say: Callable[[str], None] = lambda _: None,
+    processes: Processes = ALONE,
+    adapter: Path | None = None,
 ) -> Run:
     """Train ``policy.model`` in place.
 
     Args:
         policy: holds the initial weights.
-        reference: the frozen initial model, or None when ``kl_beta`` is 0.
+        reference: the frozen initial model, or None when ``kl_beta`` is 0; under LoRA ``policy.model`` itself, whose
+            base is the initial model.
         world: where the episodes are played.
         job: every setting.
         tasks: the task set of the run.
         page_seeds: pages for training.
         scratch: folder of resume states; a run killed at any moment goes on from the newest.
         say: told one line a step.
+        processes: this one among those of the job; all return the same rows.
+        adapter: folder that receives a LoRA adapter on its own; ``policy.model`` ends up merged.
     """
     settings, model = job.grpo, policy.model.eval()
     sampler = TorchSampler(model, policy.codec.end_ids)
-    optimiser = adamw(model, settings)
-    initial = snapshot(model)
+    make = adamw(settings.optimiser, settings.learning_rate)
+    trainee = Trainee(model, make, settings.trainer, processes, seed=settings.seed)
+    initial = snapshot(trainee)
     run, done = Run(), 0
-    if state := checkpoint.latest(scratch, model, optimiser):
+    if state := trainee.resume(scratch):
         done, run.rows, run.times = state[0], state[1]["rows"], state[1]["times"]
         say(f"resumed after step {done}")
 
     while done < settings.steps and not diverged(run.rows):
         started, phases = time.perf_counter(), PhaseSeconds()
         try:
-            groups = collect(world, policy, sampler, job, tasks, page_seeds, done, phases)
+            with trainee.whole():
+                groups = collect(world, policy, sampler, job, tasks, page_seeds, done, phases, processes)
         except FloatingPointError as error:  # the policy gives no probabilities any more
             say(f"diverged at step {done + 1}: {error}")
             run.ending = "diverged"
-            return run
+            break
         rewards = score(groups, settings)
         estimates = advantages(
             rewards, scope=settings.advantage_scope, scale=settings.advantage_scale, epsilon=settings.advantage_epsilon
@@ -130,19 +139,21 @@ def train(
             warmup_steps=settings.warmup_steps,
             total_steps=settings.steps,
         )
-        for parameters in optimiser.param_groups:
+        for parameters in trainee.optimiser.param_groups:
             parameters["lr"] = rate
-        updated, seconds = update(model, reference, optimiser, turns, advantage, settings)
+        updated, seconds = update(trainee, reference, turns, advantage, settings)
         row = {"step": done, "learning_rate": rate, **rollout_row(groups, rewards, estimates), **updated}
-        run.rows.append(row | {"weight_change": weight_change(model, initial)})
+        run.rows.append(row | {"weight_change": weight_change(trainee, initial, processes)})
         seconds |= {"seconds_world": phases.world, "seconds_generate": phases.generate}
         run.times.append({"step": done, **seconds, "seconds_step": time.perf_counter() - started})
         done += 1
         say(step_line(run.rows[-1], run.times, settings.steps))
         if done % settings.checkpoint_every == 0:
-            checkpoint.save(scratch, done, model, optimiser, {"rows": run.rows, "times": run.times})
+            trainee.save(scratch, done, {"rows": run.rows, "times": run.times})
 
-    run.ending = "diverged" if diverged(run.rows) else "finished"
+    if diverged(run.rows):
+        run.ending = "diverged"
+    trainee.finish(adapter)
     return run
 
 
@@ -155,23 +166,29 @@ def collect(
     page_seeds: Sequence[int],
     step: int,
     phases: PhaseSeconds,
+    processes: Processes = ALONE,
 ) -> list[Group]:
-    """Play the pages of a step; ``phases`` receives the seconds of world and sampler."""
+    """Play the pages of a step, each process its share; ``phases`` receives the seconds of world and sampler."""
     settings = job.grpo
     pages = step_pages(tasks, page_seeds, seed=settings.seed, step=step, count=settings.pages_per_step)
-    episodes = rollout(
-        world,
-        policy,
-        sampler,
-        group_starts(pages, settings.group_size),
-        horizon=job.world.horizon,
-        temperature=settings.temperature,
-        seed=derive("grpo", settings.seed, step),
-        success_above=job.world.success_above,
-        max_new_tokens=settings.max_new_tokens,
-        phases=phases,
-    )
-    return form_groups(pages, settings.group_size, episodes)
+
+    def play() -> list[Group]:
+        mine = processes.mine(pages)
+        episodes = rollout(
+            world,
+            policy,
+            sampler,
+            group_starts(mine, settings.group_size),
+            horizon=job.world.horizon,
+            temperature=settings.temperature,
+            seed=derive("grpo", settings.seed, step),
+            success_above=job.world.success_above,
+            max_new_tokens=settings.max_new_tokens,
+            phases=phases,
+        )
+        return form_groups(mine, settings.group_size, episodes)
+
+    return processes.together(play)
 
 
 def score(groups: Sequence[Group], settings: Grpo) -> list[list[Reward]]:
@@ -192,9 +209,8 @@ def score(groups: Sequence[Group], settings: Grpo) -> list[list[Reward]]:
 
 
 def update(
-    model: Any,
+    trainee: Trainee,
     reference: Any,
-    optimiser: torch.optim.Optimizer,
     turns: Sequence[Turn],
     advantage: Tensor,
     settings: Grpo,
@@ -202,9 +218,8 @@ def update(
     """Take ``updates_per_rollout`` optimiser steps on a rollout; the columns of the update and its seconds by phase.
 
     Args:
-        model: trained in place.
-        reference: frozen, or None.
-        optimiser: over the trained parameters of ``model``.
+        trainee: the model, trained in place.
+        reference: a frozen model, or None; the trained model itself under LoRA, which means its base.
         turns: N turns of scored episodes, as they were sampled.
         advantage: float64 (N,).
         settings: of the run.
@@ -212,7 +227,7 @@ def update(
     statistics, norm, done, reason = TokenStatistics(), None, 0, ""
     seconds = {"seconds_score": 0.0, "seconds_backward": 0.0}
     live = bool((advantage != 0).any())
-    batches = microbatches(turns, settings.microbatch_tokens) if turns else []
+    batches = trainee.processes.deal(microbatches(turns, settings.microbatch_tokens) if turns else [])
     # The denominators belong to the whole step, and so are fixed before it is cut.
     lengths = [len(turn.action_ids) for turn in turns]
     weights = torch.tensor(
@@ -221,15 +236,15 @@ def update(
     old: list[Tensor] = []
     anchor: list[Tensor | None] = []
     for number in range(settings.updates_per_rollout):
-        optimiser.zero_grad(set_to_none=True)
-        for place, batch in enumerate(batches):
+        trainee.zero_grad()
+        for place, (batch, counts) in enumerate(batches):
             started = time.perf_counter()
-            with torch.set_grad_enabled(live):
-                own, entropy = action_log_probabilities(model, batch, settings.temperature)
+            with trainee.learning(live):
+                own, entropy = trainee.score(batch, settings.temperature)
             mask = batch.action_mask.to(own.device)
             if number == 0:
                 old.append(own.detach())  # the policy that collected is still this one, so the ratio is exactly 1
-                anchor.append(None if reference is None else _scores(reference, batch, settings.temperature))
+                anchor.append(_anchor(trainee, reference, batch, settings.temperature))
                 sampled = batch.padded([turn.log_probabilities for turn in turns]).to(own)
                 gap = float((own.detach() - sampled).abs()[mask].max())
                 statistics.sampler_gap = larger(statistics.sampler_gap, gap)
@@ -238,26 +253,30 @@ def update(
                 own, old[place], advantage[rows].to(own), mask, weights[rows].to(own), clip_low=settings.clip_low,
                 clip_high=settings.clip_high, kl_beta=settings.kl_beta, reference_log_probabilities=anchor[place],
             )  # fmt: skip
-            statistics.add(result, entropy, mask, with_reference=reference is not None)
+            if counts:
+                statistics.add(result, entropy, mask, with_reference=reference is not None)
             scored_at = time.perf_counter()
             if live:
-                result.loss.backward()  # type: ignore[no-untyped-call]
+                trainee.backward(result.loss, counts)
             seconds["seconds_score"] += scored_at - started
             seconds["seconds_backward"] += time.perf_counter() - scored_at
         if not live:
             reason = NO_LIVE_GROUP
             break
         started = time.perf_counter()
-        norm = float(torch.nn.utils.clip_grad_norm_(model.parameters(), settings.optimiser.gradient_clip))
+        norm = trainee.clip(settings.optimiser.gradient_clip)
         if not math.isfinite(norm):
             reason = NOT_FINITE
             break
-        optimiser.step()
+        trainee.step()
         done += 1
         seconds["seconds_backward"] += time.perf_counter() - started
-    optimiser.zero_grad(set_to_none=True)
+    trainee.zero_grad()
+    first, *others = trainee.processes.gather(statistics)
+    for other in others:
+        first.merge(other)
     row: Row = {
-        **statistics.row(number + 1 if batches else 0),
+        **first.row(number + 1 if batches else 0),
         "gradient_norm": norm if norm is not None and math.isfinite(norm) else None,
         "updates": done,
         "skipped": bool(reason),
@@ -266,21 +285,24 @@ def update(
     return row, seconds
 
 
-@torch.no_grad()
-def _scores(model: Any, batch: Any, temperature: float) -> Tensor:
-    return action_log_probabilities(model, batch, temperature).log_probabilities
+def _anchor(trainee: Trainee, reference: Any, batch: Batch, temperature: float) -> Tensor | None:
+    """Log-probabilities of the reference, float32 (B, A), without gradient."""
+    if reference is None:
+        return None
+    if reference is trainee.model:
+        return trainee.score_base(batch, temperature)
+    with torch.no_grad():
+        return action_log_probabilities(reference, batch, temperature).log_probabilities
 
 
-def adamw(model: Any, settings: Grpo) -> torch.optim.AdamW:
-    """AdamW over the trained parameters."""
-    chosen = settings.optimiser
-    return torch.optim.AdamW(
-        [parameter for parameter in model.parameters() if parameter.requires_grad],
-        lr=settings.learning_rate,
-        betas=(chosen.beta1, chosen.beta2),
-        eps=chosen.epsilon,
-        weight_decay=chosen.weight_decay,
-    )
+def _reference(policy: Policy, init: Path, settings: Grpo) -> Any:
+    """What the KL term is measured to: nothing, the base under an adapter, or the initial model once more, frozen."""
+    if settings.kl_beta == 0:
+        return None
+    if settings.trainer.lora is not None:
+        return policy.model
+    dtype: Dtype = "float32" if settings.trainer.precision == "float32" else "bfloat16"
+    return load_policy(init, dtype).model.requires_grad_(False)
 
 
 def diverged(rows: Sequence[Row]) -> bool:
@@ -302,18 +324,25 @@ def main(
     repeatable()
     job = load_job(config, GrpoJob)
     inputs = {"init": init, "task_sets": task_sets}
-    with record.job("train.grpo", output, inputs=inputs, config=config, seeds={"grpo": job.grpo.seed}) as running:
+    framing: dict[str, Any] = {"inputs": inputs, "config": config, "seeds": {"grpo": job.grpo.seed}}
+    with (
+        start_processes(job.grpo.trainer.processes) as processes,
+        record_job(processes, "train.grpo", output, **framing) as running,
+    ):
         tasks = task_set(task_sets, job.grpo.tasks)
         try:
             policy = load_policy(init)
-            reference = load_policy(init).model.requires_grad_(False) if job.grpo.kl_beta > 0 else None
+            reference = _reference(policy, init, job.grpo)
         except ValueError as error:
             raise SystemExit(str(error)) from error
         with MiniWob(job.world) as world:
             run = train(
                 policy, reference, world, job, tasks, pool("train"), scratch=running.scratch(),
-                say=lambda line: print(f"{job.grpo.run}  {line}", flush=True),
+                say=lambda line: print(f"{job.grpo.run}  {line}", flush=True) if processes.first else None,
+                processes=processes, adapter=running.output / "adapter",
             )  # fmt: skip
+        if not processes.first:
+            return
         save_policy(policy.model, policy.codec, running.output / "checkpoint")
         write_parquet(running.output / "steps.parquet", steps_table(run.rows))
         write_parquet(running.output / "timing.parquet", timing_table(run.times))

@@ -18,7 +18,6 @@ from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
-import torch
 import typer
 
 from headroom.agent import tokenizer
@@ -28,14 +27,15 @@ from headroom.config.models import PretrainedModel, Sft, TinyModel
 from headroom.files import write_parquet
 from headroom.policy.load import Policy, load_policy, save_policy
 from headroom.policy.repeatable import repeatable
-from headroom.policy.score import action_log_probabilities
 from headroom.policy.tiny import tiny_model
 from headroom.progress import Progress
-from headroom.provenance import record
 from headroom.seeds import generator
-from headroom.train import checkpoint
 from headroom.train.batch import Example, microbatches
+from headroom.train.processes import ALONE, Processes
+from headroom.train.processes import job as record_job
+from headroom.train.processes import start as start_processes
 from headroom.train.schedule import learning_rate
+from headroom.train.trainee import Trainee, adamw
 
 MICROBATCH_TOKENS = 2048
 """Computed tokens a forward pass: bounds the memory and, when prompts are long, keeps a tiny model in the processor's
@@ -105,8 +105,18 @@ def step_indices(examples: int, batch: int, *, seed: int, step: int) -> list[int
     return indices
 
 
-def train(model: Any, examples: Sequence[Example], sft: Sft, *, scratch: Path | None = None) -> Training:
+def train(
+    model: Any,
+    examples: Sequence[Example],
+    sft: Sft,
+    *,
+    scratch: Path | None = None,
+    processes: Processes = ALONE,
+    adapter: Path | None = None,
+) -> Training:
     """Train ``model`` in place, resuming from ``scratch`` where that holds a state.
+
+    All ``processes`` of a job end with the same model; an adapter is merged into it and written to ``adapter``.
 
     A loss or a gradient that is not finite ends the run as ``diverged`` before the optimiser is called: the weights
     are those of the step before.
@@ -118,16 +128,9 @@ def train(model: Any, examples: Sequence[Example], sft: Sft, *, scratch: Path | 
         msg = "sft needs at least one demonstration"
         raise ValueError(msg)
     settings = sft.optimiser
-    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    optimiser = torch.optim.AdamW(
-        parameters,
-        lr=0.0,
-        betas=(settings.beta1, settings.beta2),
-        eps=settings.epsilon,
-        weight_decay=settings.weight_decay,
-    )
+    trainee = Trainee(model, adamw(settings, 0.0), sft.trainer, processes, seed=sft.seed)
     run, first = Training(), 0
-    resumed = checkpoint.latest(scratch, model, optimiser) if scratch is not None else None
+    resumed = trainee.resume(scratch) if scratch is not None else None
     if resumed is not None:
         first, extra = resumed
         run.steps, run.seconds = extra["steps"], extra["seconds"]
@@ -143,35 +146,36 @@ def train(model: Any, examples: Sequence[Example], sft: Sft, *, scratch: Path | 
                 total_steps=sft.schedule_steps or sft.steps,
             )
             chosen = [examples[i] for i in step_indices(len(examples), sft.batch, seed=sft.seed, step=step)]
-            optimiser.zero_grad(set_to_none=True)
-            loss, tokens = _backward(model, chosen)
-            norm = float(torch.nn.utils.clip_grad_norm_(parameters, settings.gradient_clip))
+            trainee.zero_grad()
+            loss, tokens = _backward(trainee, chosen)
+            norm = trainee.clip(settings.gradient_clip)
             if not (math.isfinite(loss) and math.isfinite(norm)):
                 run.ending = "diverged"
                 break
-            for group in optimiser.param_groups:
+            for group in trainee.optimiser.param_groups:
                 group["lr"] = rate
-            optimiser.step()
+            trainee.step()
             run.steps.append(
                 {"step": step, "learning_rate": rate, "loss": loss, "gradient_norm": norm, "action_tokens": tokens}
             )
             run.seconds.append(time.perf_counter() - began)
             progress.update(step + 1, f"loss {loss:.4f}")
             if scratch is not None and (step + 1) % sft.checkpoint_every == 0:
-                checkpoint.save(scratch, step + 1, model, optimiser, {"steps": run.steps, "seconds": run.seconds})
+                trainee.save(scratch, step + 1, {"steps": run.steps, "seconds": run.seconds})
+    trainee.finish(adapter)
     model.eval()
     return run
 
 
-def _backward(model: Any, chosen: Sequence[Example]) -> tuple[float, int]:
+def _backward(trainee: Trainee, chosen: Sequence[Example]) -> tuple[float, int]:
     """Add the gradient of the token-mean loss; return that loss (nats a token) and the number of action tokens."""
     tokens = sum(len(example.action_ids) for example in chosen)  # the step's denominator, before the microbatches
     total = 0.0
-    for batch in microbatches(chosen, MICROBATCH_TOKENS):
-        loss = -action_log_probabilities(model, batch).log_probabilities.sum() / tokens
-        loss.backward()  # type: ignore[no-untyped-call]
-        total += float(loss.detach())
-    return total, tokens
+    for batch, counts in trainee.processes.deal(microbatches(chosen, MICROBATCH_TOKENS)):
+        loss = -trainee.score(batch).log_probabilities.sum() / tokens
+        trainee.backward(loss, counts)
+        total += float(loss.detach()) * counts
+    return sum(trainee.processes.gather(total)), tokens
 
 
 def main(
@@ -183,22 +187,29 @@ def main(
     repeatable()
     settings = load_job(config, SftJob)
     inputs = {"demonstrations": demonstrations}
-    with record.job(
-        stage="train.sft", output=output, inputs=inputs, config=config, seeds={"sft": settings.sft.seed}
-    ) as job:
+    framing: dict[str, Any] = {"inputs": inputs, "config": config, "seeds": {"sft": settings.sft.seed}}
+    with (
+        start_processes(settings.sft.trainer.processes) as processes,
+        record_job(processes, "train.sft", output, "sft", **framing) as job,
+    ):
         try:
             table = read_demonstrations(demonstrations)
             model, codec = initialise(settings.model, table, settings.sft.seed)
             examples = encode(table, codec)
-            run = train(model, examples, settings.sft, scratch=job.scratch("sft"))
+            run = train(
+                model, examples, settings.sft, scratch=job.scratch("sft"), processes=processes,
+                adapter=job.output / "adapter",
+            )  # fmt: skip
         except ValueError as error:
             raise SystemExit(str(error)) from error
+        if not processes.first:
+            return
         save_policy(model, codec, job.output / "checkpoint")
         columns = ["step", "learning_rate", "loss", "gradient_norm", "action_tokens"]
         write_parquet(job.output / "steps.parquet", pd.DataFrame(run.steps, columns=columns))
         timing = pd.DataFrame({"step": range(len(run.seconds)), "seconds": np.array(run.seconds, dtype=np.float64)})
         write_parquet(job.output / "timing.parquet", timing)
-        job.ending = run.ending  # type: ignore[assignment]
+        job.ending = run.ending
         job.notes |= {
             "name": settings.name,
             "parameters": sum(parameter.numel() for parameter in model.parameters()),

@@ -25,8 +25,9 @@ from headroom.policy.sampler import TorchSampler
 from headroom.train.batch import microbatches
 from headroom.train.diagnostics import COLUMNS, TIMES, steps_table, timing_table
 from headroom.train.groups import step_pages
-from headroom.train.grpo import NO_LIVE_GROUP, adamw, collect, score, update
+from headroom.train.grpo import NO_LIVE_GROUP, collect, score, update
 from headroom.train.rollout import PhaseSeconds
+from headroom.train.trainee import Trainee, adamw
 from headroom.worlds.base import Outcome
 
 
@@ -43,7 +44,7 @@ def gradient(
     before = weights(policy)
     optimiser = torch.optim.SGD(policy.model.parameters(), lr=1.0)
     settings = toy_job(optimiser={"gradient_clip": 1e9}, **changes).grpo
-    row, _ = update(policy.model, reference, optimiser, turns, advantage, settings)
+    row, _ = update(Trainee(policy.model, optimiser), reference, turns, advantage, settings)
     assert row["updates"] == 1
     return before - weights(policy)
 
@@ -91,10 +92,10 @@ def test_no_live_group_means_no_optimiser_step_in_spite_of_momentum_and_decay() 
     policy, decay = toy_policy(), {"weight_decay": 0.1}
     turns, spread = a_rollout(policy)
     settings = toy_job(optimiser=decay).grpo
-    optimiser = adamw(policy.model, settings)
-    update(policy.model, None, optimiser, turns, spread, settings)  # fills the momentum
+    optimiser = adamw(settings.optimiser, settings.learning_rate)(list(policy.model.parameters()))
+    update(Trainee(policy.model, optimiser), None, turns, spread, settings)  # fills the momentum
     before, state = weights(policy), [int(s["step"]) for s in optimiser.state.values()]
-    row, _ = update(policy.model, None, optimiser, turns, torch.zeros_like(spread), settings)
+    row, _ = update(Trainee(policy.model, optimiser), None, turns, torch.zeros_like(spread), settings)
     assert (row["skipped"], row["skip_reason"], row["updates"]) == (True, NO_LIVE_GROUP, 0)
     assert row["entropy"] > 0  # still measured
     assert torch.equal(weights(policy), before)
@@ -126,7 +127,7 @@ def test_two_updates_against_a_reference_are_the_same_in_one_microbatch_and_in_s
         changes = {"updates_per_rollout": 2, "kl_beta": 0.1, "optimiser": {"gradient_clip": 1e9}}
         settings = toy_job(microbatch_tokens=budget, **changes).grpo
         optimiser = torch.optim.SGD(policy.model.parameters(), lr=0.3)
-        rows.append(update(policy.model, reference, optimiser, turns, spread, settings)[0])
+        rows.append(update(Trainee(policy.model, optimiser), reference, turns, spread, settings)[0])
         moved.append(weights(policy))
     one, several = rows
     assert len(microbatches(turns, 40)) > 1
@@ -200,7 +201,7 @@ def test_a_step_on_the_kl_term_alone_lowers_the_kl() -> None:
     tiny = torch.full_like(spread, 1e-30)  # live, and as good as nothing
     settings = toy_job(kl_beta=1.0, optimiser={"gradient_clip": 1e9}).grpo
     optimiser = torch.optim.SGD(moved.model.parameters(), lr=1e-3)
-    kl = [update(moved.model, reference, optimiser, turns, tiny, settings)[0]["kl"] for _ in range(5)]
+    kl = [update(Trainee(moved.model, optimiser), reference, turns, tiny, settings)[0]["kl"] for _ in range(5)]
     assert kl == sorted(kl, reverse=True)
     assert kl[-1] < kl[0]
 
@@ -250,7 +251,7 @@ def test_every_turn_is_trained_with_the_advantage_of_its_own_episode(
         return seen["groups"]
 
     def remember_update(*arguments: Any) -> Any:
-        seen["turns"], seen["advantage"] = arguments[3], arguments[4].tolist()
+        seen["turns"], seen["advantage"] = arguments[2], arguments[3].tolist()
         return update(*arguments)
 
     monkeypatch.setattr("headroom.train.grpo.collect", remember_groups)

@@ -26,7 +26,8 @@ from toy_grpo import (
 
 from headroom.config.jobs import dump_job
 from headroom.train.diagnostics import steps_table
-from headroom.train.grpo import NOT_FINITE, PATIENCE, adamw, main, update
+from headroom.train.grpo import NOT_FINITE, PATIENCE, main, update
+from headroom.train.trainee import Trainee, adamw
 
 
 @pytest.fixture(autouse=True)
@@ -57,7 +58,7 @@ def test_a_gradient_that_is_not_finite_is_counted_and_never_applied() -> None:
     before = weights(policy)
     Sabotage(policy, {0})
     settings = toy_job().grpo
-    row, _ = update(policy.model, None, adamw(policy.model, settings), turns, spread, settings)
+    row, _ = update(Trainee(policy.model, adamw(settings.optimiser, 1e-3)), None, turns, spread, settings)
     assert (row["skipped"], row["skip_reason"], row["gradient_norm"]) == (True, NOT_FINITE, None)
     assert torch.equal(weights(policy), before)
 

@@ -18,6 +18,7 @@ from headroom.policy.load import load_policy
 from headroom.policy.sampler import TorchSampler
 from headroom.train import checkpoint, sft
 from headroom.train.batch import Example
+from headroom.train.trainee import Trainee
 
 MODEL = TinyModel(width=16, layers=2, heads=2, key_value_heads=1, head_width=8, feed_forward=24, slots=8, context=160)
 WORDS = ("alpha", "bravo", "cedar", "delta", "echo", "fox")
@@ -121,7 +122,7 @@ def test_the_microbatch_split_does_not_change_the_gradient(monkeypatch, budget):
     def gradients(tokens):
         monkeypatch.setattr(sft, "MICROBATCH_TOKENS", tokens)
         model.zero_grad()
-        loss, count = sft._backward(model, examples[:9])
+        loss, count = sft._backward(Trainee(model, torch.optim.SGD(model.parameters())), examples[:9])
         return loss, count, [parameter.grad.clone() for parameter in model.parameters()]
 
     loss, count, split = gradients(budget)
@@ -134,7 +135,7 @@ def test_the_microbatch_split_does_not_change_the_gradient(monkeypatch, budget):
 
 def test_the_loss_is_that_of_the_library_with_labels_on_the_action_alone(tmp_path):
     model, examples = start()
-    loss, tokens = sft._backward(model, examples[:5])
+    loss, tokens = sft._backward(Trainee(model, torch.optim.SGD(model.parameters())), examples[:5])
     model.save_pretrained(str(tmp_path))
     library = AutoModelForCausalLM.from_pretrained(tmp_path)
     total = 0.0
@@ -149,9 +150,9 @@ def test_the_loss_is_that_of_the_library_with_labels_on_the_action_alone(tmp_pat
 def test_the_end_token_is_trained_and_the_observation_is_not():
     model, examples = start()
     assert all(example.action_ids[-1] in (1,) for example in examples)
-    before = sft._backward(model, examples[:4])[0]
+    before = sft._backward(Trainee(model, torch.optim.SGD(model.parameters())), examples[:4])[0]
     cut = [Example(e.prompt_ids, e.action_ids[:-1]) for e in examples[:4]]
-    assert sft._backward(model, cut)[0] != before
+    assert sft._backward(Trainee(model, torch.optim.SGD(model.parameters())), cut)[0] != before
 
 
 @pytest.mark.parametrize("poison", ["weights", "gradient"])

@@ -1,0 +1,85 @@
+"""Toy runs in as many processes as torchrun starts; the first one writes what came of them.
+
+``python toy_processes.py FOLDER`` reads ``FOLDER/cases.json`` (name -> settings) and leaves a folder a case.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors.torch import save_file
+from toy_grpo import POOL, TASKS, WORDS, FakeButtonsWorld, FakeCodec, toy_job
+
+from headroom.config.models import Sft, TinyModel
+from headroom.policy.load import Policy
+from headroom.policy.repeatable import repeatable
+from headroom.policy.tiny import tiny_model
+from headroom.train import grpo, sft
+from headroom.train.batch import Example
+from headroom.train.processes import Processes, start
+
+
+def deep_policy() -> Policy:
+    """Three layers with grouped heads and tied embeddings, far from their small start; untrained."""
+    shape = TinyModel(
+        width=32, layers=3, heads=4, key_value_heads=2, head_width=8, feed_forward=48, context=32, initial_std=0.2
+    )
+    model = tiny_model(shape, vocabulary=len(WORDS), pad_id=WORDS.index("<pad>"), end_ids=(1,), seed=3)
+    return Policy(model.eval(), FakeCodec(), Path("deep"))
+
+
+def grpo_case(folder: Path, scratch: Path, settings: dict[str, Any], processes: Processes) -> Policy:
+    """Four steps; the rows go to ``rows.json``."""
+    trainer = {**settings.get("trainer", {}), "processes": processes.count}
+    job = toy_job(**{**settings, "trainer": trainer})
+    policy = deep_policy()
+    reference = None
+    if job.grpo.kl_beta > 0:
+        reference = policy.model if job.grpo.trainer.lora else deep_policy().model.requires_grad_(False)
+    run = grpo.train(
+        policy, reference, FakeButtonsWorld(), job, TASKS, POOL,
+        scratch=scratch, processes=processes, adapter=folder / "adapter",
+    )  # fmt: skip
+    assert len(set(processes.gather(json.dumps(run.rows)))) == 1, "the processes disagree about the rows"
+    if processes.first:
+        (folder / "rows.json").write_text(json.dumps(run.rows))
+    return policy
+
+
+def sft_case(scratch: Path, settings: dict[str, Any], processes: Processes) -> Policy:
+    """Some steps on made-up turns of many lengths."""
+    trainer = {**settings.get("trainer", {}), "processes": processes.count}
+    policy, random = deep_policy(), np.random.default_rng(0)
+    turns = [(random.integers(1, 9), random.integers(1, 5)) for _ in range(11)]
+    examples = [Example(*(random.integers(0, 7, n).astype(np.int32) for n in turn)) for turn in turns]
+    sft.MICROBATCH_TOKENS = 25  # several microbatches, and not as many in each process
+    recipe = {"steps": 4, "batch": 7, "learning_rate": 3e-3, "warmup_steps": 0, "checkpoint_every": 2}
+    sft.train(
+        policy.model, examples, Sft.model_validate({**recipe, "trainer": trainer}), scratch=scratch, processes=processes
+    )
+    return policy
+
+
+def run_case(folder: Path, settings: dict[str, Any], processes: Processes) -> None:
+    """One case; a folder ``states`` that is there already is resumed from."""
+    settings = dict(settings)
+    folder.mkdir(parents=True, exist_ok=True)
+    if settings.pop("stage", "grpo") == "sft":
+        policy = sft_case(folder / "states", settings, processes)
+    else:
+        policy = grpo_case(folder, folder / "states", settings, processes)
+    if processes.first:
+        save_file({name: value.detach() for name, value in policy.model.named_parameters()}, folder / "weights")
+
+
+if __name__ == "__main__":
+    repeatable()
+    root = Path(sys.argv[1])
+    with start(int(os.environ.get("WORLD_SIZE", "1"))) as these:
+        for name, case in json.loads((root / "cases.json").read_text()).items():
+            run_case(root / name, case, these)
