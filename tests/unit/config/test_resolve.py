@@ -12,6 +12,7 @@ import yaml
 from headroom.config import jobs, resolve
 from headroom.config.models import Run
 from headroom.config.schema import drift
+from headroom.config.workflow import Workflow
 
 PROJECT = Path(__file__).parents[3]
 SCALES = sorted(path.stem for path in (PROJECT / "workflow/scales").glob("*.yaml"))
@@ -152,6 +153,12 @@ def test_the_plan_of_a_family_overrides_samples_and_drops_the_pass_at_k_it_canno
         ({"demonstrations__episodes_per_task": 5000}, ["episodes_per_task", "pool 'train' has 2000 seeds"]),
         ({"model__key_value_heads": 2}, ["model", "multiple of model.key_value_heads"]),
         ({"evaluation__temperature": float("nan")}, ["evaluation.temperature"]),
+        ({"grpo__engine": "vllm"}, ["tiny.yaml: grpo: engine", "headroom.policy.vllm", "use engine: torch"]),
+        ({"grpo__trainer": {"precision": "half"}}, ["tiny.yaml: grpo: trainer.precision", "bfloat16_masters"]),
+        (
+            {"resources": {"sft": {"gpu": 1}, "grpo": {"gpu": 4}}},
+            ["tiny.yaml: grpo.trainer.processes: is 1, but resources.grpo.gpu is 4", "one GPU"],
+        ),
     ],
 )
 def test_a_wrong_setting_of_a_scale_is_one_line_with_file_key_and_remedy(
@@ -161,6 +168,13 @@ def test_a_wrong_setting_of_a_scale_is_one_line_with_file_key_and_remedy(
     message = fault(project)
     for word in words:
         assert word in message
+
+
+def test_training_in_several_processes_is_started_by_torchrun_and_other_training_by_python(project: Path) -> None:
+    edit(project, grpo__trainer={"processes": 2})
+    found = Workflow(resolve.resolve({"scale": "tiny"}, project), {}).launcher_of
+    assert found["sft"] == found["base"] == "python"
+    assert found["grid-01"] == "torchrun --standalone --nproc-per-node=2"
 
 
 @pytest.mark.parametrize(
