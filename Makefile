@@ -1,6 +1,6 @@
 # The commands of this project. `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help setup reproduce smoke report slurm-check test release verify bench lint clean
+.PHONY: help setup reproduce smoke report slurm-check test release verify pins bench lint clean
 SHELL := /bin/bash
 BIN := .venv/bin
 
@@ -42,8 +42,11 @@ lint:  ## ruff, mypy, snakefmt, snakemake --lint, locks and schemas
 	@$(BIN)/mypy
 	@$(BIN)/snakefmt --check Snakefile workflow
 	@$(BIN)/snakemake --lint
-	@$(BIN)/python tools/lock.py --check && $(BIN)/python tools/licences.py --check
+	@for tool in lock licences pins container; do $(BIN)/python tools/$$tool.py --check || exit 1; done
 	@$(BIN)/headroom schema --check
+
+pins: setup  ## the exact conda builds of envs/*.yaml, where conda and conda-forge can be reached
+	@$(BIN)/python tools/pins.py && $(BIN)/python tools/container.py
 
 bench:  ## the benchmarks; their numbers go to benchmarks/*.json
 	@./setup.sh --dev

@@ -39,7 +39,8 @@ colorwheel tasks are left out because their page needs `core/jscolor`, which is 
 
 ## Installed
 
-docutils (of snakemake) is public domain and BSD but for an Emacs mode under the GPL, which nothing here uses.
+The environment `rollout` installs vLLM (Apache-2.0) and what it needs, listed in `requirements/vllm.txt`; `setup.sh`
+does not. docutils (of snakemake) is public domain and BSD but for an Emacs mode under the GPL, which nothing here uses.
 
 | package | version | licence | lock |
 |---|---|---|---|

@@ -21,10 +21,7 @@ PROJECT = Path(__file__).parents[2]
 KINDS = ("analysis", "audit", "figures", "rollout", "train", "worlds")
 
 # Packages that an environment names and no module imports by name.
-NOT_IMPORTED = {
-    "miniwob": "its pages are read as files",
-    "peft": "LoRA's reference implementation at scale paper; tests hold ours to it",
-}
+NOT_IMPORTED = {"peft": "LoRA at scale paper"}
 
 
 # Modules that every job has and that import torch only for a job that asked for GPUs.
@@ -92,6 +89,8 @@ def imported(stage: str) -> set[str]:
                 tops |= {alias.name.split(".")[0] for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
                 tops.add(node.module.split(".")[0])
+            elif isinstance(node, ast.Call) and ast.unparse(node.func) == "files" and len(node.args) == 1:
+                tops.add(ast.literal_eval(node.args[0]).split(".")[0])  # importlib.resources
     others = tops - set(sys.stdlib_module_names) - {"headroom"}
     return {canonical(name) for top in others for name in distributions()[top]}
 

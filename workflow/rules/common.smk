@@ -4,10 +4,12 @@ from pathlib import Path
 sys.path.insert(0, str(Path(workflow.basedir, "src")))
 
 from headroom.config import resolve as configuration
-from headroom.config.workflow import PRELUDE, load, options
+from headroom.config.workflow import load, options, prelude
 from headroom.provenance import closure
 
-shell.prefix(PRELUDE)
+shell.prefix(
+    prelude(conda="conda" in map(str, workflow.deployment_settings.deployment_method))
+)
 
 try:
     WORKFLOW = load(config, Path(workflow.basedir))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,6 +24,13 @@ PRELUDE = (
     "export PYTHONPATH=src PYTHONHASHSEED=0 TOKENIZERS_PARALLELISM=false MPLBACKEND=agg SOURCE_DATE_EPOCH=1783987200; "
 )
 """Before every shell command: the sources that a rule declares are what runs, and nothing depends on the date."""
+
+ACTIVATED = (
+    'if [ "$CONDA_PREFIX" = {outer} ] || [ "$(command -v python)" != "$CONDA_PREFIX/bin/python" ]; then '
+    'echo "headroom: the conda environment of this job was not activated: python would be $(command -v python). '
+    'The line above says why; conda info --json must name the folder that holds bin/activate" >&2; exit 1; fi; '
+)
+"""Snakemake goes on with its own interpreter, and its packages, where it could not activate a job's environment."""
 
 
 @dataclass(frozen=True)
@@ -109,6 +117,14 @@ def load(config: Mapping[str, object], project: Path) -> Workflow:
     except ValueError as error:
         raise ConfigError(str(error)) from error
     return Workflow(resolved, load_figures(project), released)
+
+
+def prelude(*, conda: bool) -> str:
+    """What stands before every shell command; ``conda``: each job has an environment of its own (``--sdm conda``)."""
+    if not conda:
+        return PRELUDE
+    outer = shlex.quote(os.environ.get("CONDA_PREFIX", ""))
+    return ACTIVATED.format(outer=outer).replace("{", "{{").replace("}", "}}") + PRELUDE
 
 
 def load_figures(project: Path) -> dict[str, Figure]:

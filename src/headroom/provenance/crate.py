@@ -29,7 +29,7 @@ PATTERNS = (
     "workflow/scales/*.yaml",
     "workflow/data/*",
     "workflow/schemas/*.json",
-    "envs/*.yaml",
+    "envs/*",
 )
 
 PROFILES = {
