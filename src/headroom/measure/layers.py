@@ -1,8 +1,10 @@
 """Hidden states of a decoder on fixed sequences, block by block, with one block's weights in memory at a time.
 
-The network is built on the meta device, where it takes no memory. A first pass through the model's own ``forward``
-with every block replaced by a stub records what each block is called with (masks, rotary tables), so that nothing
-about an architecture is repeated here; then each block is filled from the file, run on all sequences, and emptied.
+The network is built on the meta device, where it takes no memory. What :mod:`headroom.policy.decoder` knows is run by
+it, without the library's import, which takes longer than a tiny model's measurement. Any other decoder is the
+library's: a first pass through the model's own ``forward`` with every block replaced by a stub records what each block
+is called with (masks, rotary tables), so that nothing about an architecture is repeated here. Then each block is filled
+from the file, run on all sequences, and emptied.
 Peak memory is one block, the hidden states of one site, and one chunk of the output matrix, for 0.2 M parameters or
 8 B. Computation is float32 whatever the checkpoint's dtype.
 
@@ -24,6 +26,8 @@ import torch
 from torch import Tensor, nn
 
 from headroom.measure.weights import Checkpoint, ties_head
+from headroom.policy.decoder import Body, known
+from headroom.policy.forward import run_layer
 
 Ids = npt.NDArray[np.int32]
 _HEAD_ROWS = 8192  # rows of the output matrix at a time
@@ -62,7 +66,8 @@ class LayerWalk:
             ValueError: the folder is no checkpoint of a decoder that ``transformers`` knows, or an id is too large.
         """
         self.checkpoint = checkpoint
-        self.body = _empty_decoder(checkpoint.folder)
+        self.own = known(checkpoint.config)
+        self.body = _own_decoder(checkpoint.config) if self.own else _empty_decoder(checkpoint.folder)
         self.prefix = _prefix(self.checkpoint)
         self.sequences = sequences
         self.batches = _batches(sequences, batch_tokens)
@@ -87,7 +92,10 @@ class LayerWalk:
         for index in range(self.blocks):
             block = self._filled(self.body.layers[index], f"layers.{index}.")
             for number, call in enumerate(calls):
-                self.hidden[number] = _tensor(block(self.hidden[number], **call[index]))
+                hidden = self.hidden[number]
+                self.hidden[number] = (
+                    run_layer(block, hidden, **call[index]) if self.own else _tensor(block(hidden, **call[index]))
+                )
             block.to("meta")
             yield Site("block", index), self._unpadded()
         norm = self._filled(self.body.norm, "norm.")
@@ -122,6 +130,13 @@ class LayerWalk:
 
     def _enter(self) -> list[list[dict[str, Any]]]:
         """Embed all batches; per batch, the keyword arguments of every block."""
+        if self.own:
+            self.hidden = [self._embed(rows) for rows in self.batches]
+            tables = [
+                self.body.rotary_emb(hidden, torch.arange(hidden.shape[1], dtype=torch.int64)[None])
+                for hidden in self.hidden
+            ]
+            return [[{"position_embeddings": pair}] * self.blocks for pair in tables]
         rotary = type(self.body.rotary_emb)(config=self.body.config)  # its tables are made, not stored
         stubs = nn.ModuleList(_Stub() for _ in self.body.layers)
         shell = {"rotary_emb": rotary, "layers": stubs, "norm": nn.Identity()}
@@ -185,8 +200,14 @@ def _prefix(checkpoint: Checkpoint) -> str:
     return names[0].removesuffix("embed_tokens.weight")
 
 
+def _own_decoder(config: Mapping[str, Any]) -> Any:
+    """This project's decoder on the meta device."""
+    with torch.device("meta"):
+        return Body(config).eval()
+
+
 def _empty_decoder(folder: Path) -> Any:
-    """The text decoder on the meta device, as the configuration describes it."""
+    """The library's text decoder on the meta device, as the configuration describes it."""
     from transformers import AutoConfig
     from transformers.models.auto.modeling_auto import MODEL_MAPPING
 

@@ -137,6 +137,16 @@ def _suffix_part(
     return _rest_of_layer(layer, hidden, mixed.transpose(1, 2).flatten(2))
 
 
+def run_layer(layer: Any, hidden: Tensor, position_embeddings: tuple[Tensor, Tensor]) -> Tensor:
+    """One whole layer on whole sequences (B, S, D), causal, right-padded; cosine and sine are (1, S, W)."""
+    cosine, sine = (table.unsqueeze(2) for table in position_embeddings)
+    normed = layer.input_layernorm(hidden)
+    key, value = _key_value(layer.self_attn, normed, cosine, sine)
+    query = _query(layer.self_attn, normed, cosine, sine)
+    mixed = _attend(query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2), None)
+    return _rest_of_layer(layer, hidden, mixed.transpose(1, 2).flatten(2))
+
+
 class SuffixCache:
     """Keys and values of rows that grow by one token a step: the sampler's cache.
 
