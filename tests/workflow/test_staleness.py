@@ -35,6 +35,7 @@ AFTER_TRAINING = of(RUNS, "evaluate") | of(RUNS & RANKED, "rank") | {"graft grid
 ALL_TRAINED = of(RUNS, "grpo") | AFTER_TRAINING | drawn(FIGURES)
 ALL_BUT_PAGES = (
     {"sft sft", "sft base", "select", "reading", "probe", "evaluate sft", "evaluate base", "rank sft", "rank base"}
+    | {"overlap"}  # of the pages that the runs play, on the tasks that were selected
     | ALL_TRAINED
 )  # fmt: skip
 """Everything after the demonstrations."""
@@ -55,7 +56,7 @@ def test_touching_every_source_makes_nothing_stale_because_the_bytes_are_the_sam
     try:
         assert study.stale() == set()
         by_time_alone = study.stale("--max-checksum-file-size", "0")
-        assert by_time_alone == ALL_BUT_PAGES | {"demonstrations", "overlap"}
+        assert by_time_alone == ALL_BUT_PAGES | {"demonstrations"}
     finally:
         for path, times in kept.items():
             os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
@@ -79,7 +80,7 @@ def test_editing_the_supervised_training_reruns_all_that_follows_from_it(study) 
     assert stale == ALL_BUT_PAGES
 
 
-def test_editing_an_oracle_collects_again_but_the_overlap_of_the_pools_stands(study) -> None:
+def test_editing_an_oracle_collects_again_and_all_that_follows(study) -> None:
     with study.edited("src/headroom/worlds/miniwob/oracles/__init__.py"):
         stale = study.stale()
     assert stale == ALL_BUT_PAGES | {"demonstrations"}
@@ -125,7 +126,7 @@ def test_one_cell_of_the_run_table_reruns_its_run_only(study) -> None:
     line = "replication-01\treplication\tmastered\tsft\tlow\tconstant\t0.05\t0.2\t0.28\t8\t2"
     with study.edited("workflow/data/runs.tsv", line + "\n", line[:-1] + "7\n"):
         stale = study.stale()
-    expected = of({"replication-01"}, "grpo", "evaluate", "rank") | {"contrast", "mechanism", "claims"}
+    expected = of({"replication-01"}, "grpo", "evaluate", "rank") | {"overlap", "contrast", "mechanism", "claims"}
     assert stale == expected | drawn(FIGURES - FROM_EPISODES)
 
 
@@ -149,7 +150,7 @@ def test_more_evaluation_seeds_evaluate_again_and_train_nothing(study) -> None:
         ),
         ("figures", "seaborn", {"claims"} | drawn(FIGURES)),
         ("train", "torch", ALL_BUT_PAGES),
-        ("worlds", "miniwob", ALL_BUT_PAGES | {"demonstrations", "overlap"}),
+        ("worlds", "miniwob", ALL_BUT_PAGES | {"demonstrations"}),
         ("audit", "rocrate", set()),
         ("rollout", "vllm", set()),
     ],

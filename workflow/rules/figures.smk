@@ -7,6 +7,7 @@ TABLES = {
     "demonstrations": "<config>/demonstrations.json",
     "task_contrasts": "<results>/contrast/task_contrasts.csv",
     "tasks": "<results>/select/tasks.csv",
+    "overlap": "<results>/overlap/overlap.csv",
     "reading": "<results>/reading/reading.csv",
     "runs": "workflow/data/runs.tsv",
     "rank": "<results>/mechanism/rank.csv",

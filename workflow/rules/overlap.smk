@@ -1,7 +1,8 @@
 rule overlap:
-    """How many pages of the held-out pools also occur in the demonstrations, task by task."""
+    """How many pages of the held-out pools also occur in training, in demonstrations or in any run, task by task."""
     input:
         config="<config>/overlap.json",
+        task_sets="<results>/select/task_sets.json",
         sources=closure.sources("measure.overlap"),
         environment="envs/worlds.yaml",
     output:
@@ -24,5 +25,5 @@ rule overlap:
         folder=subpath(output.manifest, parent=True),
     shell:
         "HEADROOM_ASKED=overlap:gpu={resources.gpu},disk_mb={resources.disk_mb}"
-        " python -m headroom.measure.overlap --config {input.config}"
+        " python -m headroom.measure.overlap --config {input.config} --task-sets {input.task_sets}"
         " --output {params.folder} 2>&1 | tee {log}"

@@ -39,11 +39,21 @@ class DemonstrationsJob(Strict):
     demonstrations: Demonstrations
 
 
+class Draw(Strict):
+    """What decides which pages a GRPO run plays."""
+
+    tasks: TaskSet
+    seed: int
+    steps: Positive
+    pages_per_step: Positive
+
+
 class OverlapJob(Strict):
-    """Count the held-out pages that also occur among those of the demonstrations."""
+    """Count the held-out pages that also occur among those of the demonstrations and of the GRPO runs."""
 
     world: WorldSettings
     demonstrations: dict[str, Positive] = Field(description="Task -> pages of the train pool that are demonstrated.")
+    runs: tuple[Draw, ...] = Field(description="Each once: runs that differ in anything else play the same pages.")
     held_out: dict[str, Positive] = Field(description="Pool -> pages.")
 
 

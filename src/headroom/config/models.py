@@ -280,7 +280,8 @@ class Graft(Strict):
     bands: Positive = Field(3, description="Depth bands; never more than the model has blocks.")
     pairs: tuple[tuple[str, str], ...] = Field((("attention", "mlp"),), description="Grafted together, too.")
     controls_of: tuple[tuple[str, ...], ...] = Field(
-        (("attention",), ("mlp",), ("attention", "mlp")), description="Unions of groups that get random controls."
+        (("attention",), ("mlp",), ("attention", "mlp"), ("embedding",)),
+        description="Unions of groups that get random controls.",
     )
     control_draws: NonNegative = 2
     broken_drop: Probability = Field(0.2, description="A task is broken if its greedy success fell by at least this.")

@@ -21,6 +21,7 @@ from pydantic import ValidationError
 from headroom.config.jobs import (
     ContrastJob,
     DemonstrationsJob,
+    Draw,
     EvaluateJob,
     GrpoJob,
     OverlapJob,
@@ -281,6 +282,7 @@ def resolve(config: Mapping[str, object], project: Path) -> Resolved:
     used = {SUPERVISED, *(run.init for run in runs)}
     inits = tuple(name for name in study.sft if name in used)
     world = study.world
+    recipes = {run.run: grpo_of(run, study, scale) for run in runs}
     jobs: dict[str, Strict] = {
         "demonstrations": DemonstrationsJob(
             world=world, tasks=study.tasks.candidates, demonstrations=study.demonstrations
@@ -291,6 +293,12 @@ def resolve(config: Mapping[str, object], project: Path) -> Resolved:
                 task: study.demonstrations.episodes_override.get(task, study.demonstrations.episodes_per_task)
                 for task in study.tasks.candidates
             },
+            runs=tuple(
+                Draw(tasks=tasks, seed=seed, steps=steps, pages_per_step=pages)
+                for tasks, seed, steps, pages in sorted(
+                    {(job.tasks, job.seed, job.steps, job.pages_per_step) for job in recipes.values()}
+                )
+            ),
             held_out={
                 "selection": study.tasks.selection_seeds,
                 "reading": study.evaluation.seeds,
@@ -306,9 +314,8 @@ def resolve(config: Mapping[str, object], project: Path) -> Resolved:
         jobs[f"evaluate/{name}"] = _evaluate(name, study.evaluate.get(name, EvaluationPlan()), study)
     processes = {name: study.sft[name].trainer.processes for name in inits}
     for run in runs:
-        grpo = grpo_of(run, study, scale)
-        jobs[f"grpo/{run.run}"] = GrpoJob(world=world, grpo=grpo)
-        processes[run.run] = grpo.trainer.processes
+        jobs[f"grpo/{run.run}"] = GrpoJob(world=world, grpo=recipes[run.run])
+        processes[run.run] = recipes[run.run].trainer.processes
         jobs[f"evaluate/{run.run}"] = _evaluate(run.run, study.evaluate.get(run.family, EvaluationPlan()), study)
     try:
         apart = chosen(study, runs, inits)

@@ -48,8 +48,12 @@ COLUMNS = [
 """What ``data`` keeps of ``contrasts.csv``: greedy, mastered, runs from the supervised policy on the mastered set."""
 
 
-def data(contrasts: Path, statistics: Path) -> pd.DataFrame:
-    """The grid's, the replication's and the collapse family's runs, one row a run, and the equivalence margin."""
+def data(contrasts: Path, statistics: Path, overlap: Path) -> pd.DataFrame:
+    """The grid's, the replication's and the collapse family's runs, one row a run, and what holds for all of them.
+
+    That is the equivalence margin, how many evaluation pages of the mastered tasks repeat a page of the training
+    (``pages_met``), and in which tasks.
+    """
     table = pd.read_csv(contrasts)
     kept = table[
         (table["mode"] == "greedy")
@@ -60,7 +64,11 @@ def data(contrasts: Path, statistics: Path) -> pd.DataFrame:
     ]
     margin = load_job(statistics, ContrastJob).statistics.equivalence_margin
     kept = kept[COLUMNS].sort_values(["learning_rate", "kl_beta", "seed", "policy"]).reset_index(drop=True)
-    return kept.assign(equivalence_margin=margin)
+    pages = pd.read_csv(overlap)
+    pages = pages[pages["task_set"] == "mastered"]
+    met = (pages["evaluation_met"] * pages["evaluation_pages"]).round().astype("int64")
+    named = [f"{task} {count}" for task, count in zip(pages["task"], met, strict=True) if count]
+    return kept.assign(equivalence_margin=margin, pages_met=met.sum(), met_in=", ".join(named))
 
 
 def draw(table: pd.DataFrame) -> tuple[Figure, str]:
@@ -94,9 +102,17 @@ def draw(table: pd.DataFrame) -> tuple[Figure, str]:
         f"({100 * first.reference_success:.1f}%), on the same {int(first.pairs)} pages of {int(first.tasks)} mastered "
         "tasks. Bars: paired 95% intervals, bootstrap over tasks (clusters), for one trained policy each. Grey band: "
         f"the equivalence margin, {margin:g} points to either side, declared beforehand; {_nulls(table)} Runs beside "
-        "one another share a learning rate and differ in KL weight, clipping or seed."
+        "one another share a learning rate and differ in KL weight, clipping or seed. No page seed is trained "
+        f"and evaluated on; {_met(first)}."
     )
     return figure, caption
+
+
+def _met(row: Any) -> str:
+    """How many evaluation pages are known from training, since there success can be memory."""
+    if not row.pages_met:
+        return "nor does an evaluation page repeat the goal and text of a page trained on"
+    return f"still, {int(row.pages_met)} evaluation pages repeat the goal and text of a page trained on ({row.met_in})"
 
 
 def _nulls(table: pd.DataFrame) -> str:

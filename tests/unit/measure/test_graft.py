@@ -55,7 +55,7 @@ def test_the_plan_goes_both_ways_with_pairs_and_matched_controls(pair):
             control = planned[f"{direction}/attention+mlp/control-{draw}"]
             assert (control.parameters, control.delta_norm) == (parts[2].parameters, parts[2].delta_norm)
     seeds = {graft.edit.seed for graft in planned.values() if graft.kind == "control"}
-    assert len(seeds) == 6  # three unions x two draws; both directions move the same places
+    assert len(seeds) == 8  # four unions x two draws; both directions move the same places
     assert ("sufficiency/head" in planned) == ("lm_head.weight" in sft.parameters)
 
 
@@ -119,7 +119,8 @@ def test_shares_controls_and_broken_tasks_tell_the_story_of_a_known_dissociation
         assert pair["controls"] == 2
         low, high = sorted(sign * pair[column] for column in ("control_ci_low", "control_ci_high"))
         assert 0 < low < high
-        assert np.isnan(table.loc[f"{direction}/embedding", "difference_to_control"])
+        assert table.loc[f"{direction}/embedding", "difference_to_control"] == 0, "as inert as any edit of its size"
+        assert np.isnan(table.loc[f"{direction}/norms", "difference_to_control"])
     assert (table["broken_tasks"] == 4).all()
     shares = table.loc[[f"necessity/{name}" for name in ("embedding", "attention", "mlp", "norms")], "parameter_share"]
     assert shares.sum() == pytest.approx(1)

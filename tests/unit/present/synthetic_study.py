@@ -107,6 +107,9 @@ def write_study(folder: Path, *, seeds: int = 6, runs: list[str] | None = None) 
     paths["tasks"] = folder / "tasks.csv"
     listed = [(task, name, task == HEADROOM[1]) for name, members in sets.items() for task in members]
     write_csv(paths["tasks"], pd.DataFrame(listed, columns=["task", "chosen_as", "filled"]))
+    paths["overlap"] = folder / "overlap.csv"
+    met = [(task, name, seeds, 1.0 if task == MASTERED[3] else 0.0) for task, name, _ in listed]
+    write_csv(paths["overlap"], pd.DataFrame(met, columns=["task", "task_set", "evaluation_pages", "evaluation_met"]))
     paths["demonstrations"] = folder / "demonstrations.json"
     job = DemonstrationsJob(
         world=WorldSettings(),

@@ -147,6 +147,17 @@ def test_the_gate_keeps_the_runs_from_the_supervised_policy_only(study: dict[str
     assert set(table["init"]) == {"sft"}
 
 
+def test_the_gates_caption_says_which_evaluation_pages_repeat_a_page_trained_on(
+    study: dict[str, Path], tmp_path: Path
+) -> None:
+    _, _, caption = drawn("gate", study, tmp_path)
+    assert "still, 4 evaluation pages repeat the goal and text of a page trained on (mastered-03 4)" in caption
+    overlap = pd.read_csv(study["overlap"]).assign(evaluation_met=0.0)
+    write_csv(tmp_path / "overlap.csv", overlap)
+    _, _, caption = drawn("gate", study | {"overlap": tmp_path / "overlap.csv"}, tmp_path)
+    assert "nor does an evaluation page repeat the goal and text" in caption
+
+
 def test_the_forest_shows_all_cells_and_both_references_of_another_start(
     study: dict[str, Path], tmp_path: Path
 ) -> None:
