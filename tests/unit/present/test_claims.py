@@ -313,13 +313,14 @@ def test_every_run_of_a_regime_is_declared(settings: Path) -> None:
 
 
 def test_a_changed_setting_changes_the_table_and_no_hand(settings: Path, tmp_path: Path) -> None:
+    steps = look_up(settings, "grpo/grid-05#grpo.steps")
     for name in settings_files(read_deviations(DEVIATIONS)):
         text = (settings / f"{name}.json").read_text()
-        write_text(tmp_path / f"{name}.json", text.replace('"steps": 40', '"steps": 41'))
+        write_text(tmp_path / f"{name}.json", text.replace(f'"steps": {steps},', f'"steps": {steps + 1},'))
     before, after = (table(read_deviations(DEVIATIONS), folder) for folder in (settings, tmp_path))
     changed = before[before["ours"] != after["ours"]]
     assert list(changed["setting"]) == ["training steps"]
-    assert look_up(tmp_path, "grpo/grid-05#grpo.steps * grpo/grid-05#grpo.pages_per_step") == 41 * 8
+    assert look_up(tmp_path, "grpo/grid-05#grpo.steps * grpo/grid-05#grpo.pages_per_step") == (steps + 1) * 8
 
 
 def test_a_setting_that_is_not_there_is_named(settings: Path) -> None:
