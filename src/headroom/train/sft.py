@@ -159,7 +159,8 @@ def train(
                 {"step": step, "learning_rate": rate, "loss": loss, "gradient_norm": norm, "action_tokens": tokens}
             )
             run.seconds.append(time.perf_counter() - began)
-            progress.update(step + 1, f"loss {loss:.4f}")
+            if processes.first:
+                progress.update(step + 1, f"loss {loss:.4f}")
             if scratch is not None and (step + 1) % sft.checkpoint_every == 0:
                 trainee.save(scratch, step + 1, {"steps": run.steps, "seconds": run.seconds})
     trainee.finish(adapter)
