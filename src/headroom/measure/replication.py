@@ -19,6 +19,7 @@ from scipy import stats
 from headroom.config.models import Statistics
 from headroom.measure.episodes import Mode
 from headroom.measure.intervals import crossed_interval, seed_interval, task_interval, two_way_error
+from headroom.measure.run_table import CELL
 from headroom.measure.statistics import (
     clusters,
     detectable_from,
@@ -28,23 +29,11 @@ from headroom.measure.statistics import (
     smallest_sign_test_effect,
 )
 
-CELL = [
-    "tasks_trained",
-    "init",
-    "learning_rate_level",
-    "learning_rate",
-    "schedule",
-    "kl_beta",
-    "clip_low",
-    "clip_high",
-    "group_size",
-]
-
 
 def replicate(
     pages: Mapping[tuple[str, str, Mode], pd.DataFrame], runs: pd.DataFrame, statistics: Statistics
 ) -> pd.DataFrame:
-    """``replication.csv``: one row a cell (:data:`CELL`) x task set x mode with at least two training seeds.
+    """``replication.csv``: one row a cell (``run_table.CELL``) x task set x mode with at least two training seeds.
 
     ``pages`` maps (policy, task set, mode) to its page pairs; families do not matter, equal settings do, so the
     seeds of the grid count with those of the replication family.

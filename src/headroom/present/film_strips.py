@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from headroom.present.command import figure_command
-from headroom.present.style import BLUE, GREEN, GREY, PAGE, RED, empty
+from headroom.present.style import BLUE, GREEN, GREY, PAGE, RED, SMALLEST, empty
 from headroom.present.tables import counted, records, true
 
 if TYPE_CHECKING:
@@ -108,18 +108,18 @@ def _frame(axes: Axes, row: Any, *, last: bool) -> None:
     with Image.open(io.BytesIO(base64.b64decode(row.png))) as image:
         axes.imshow(image.convert("RGB"), interpolation="antialiased")
     height, width = WIDTH * 210 / 160, WIDTH
-    axes.set_ylim(height + 84, -34)  # room for the text
+    axes.set_ylim(height + 92, -34)  # room for the text
     axes.plot([0, width, width, 0, 0], [0, 0, height, height, 0], color=GREY, linewidth=0.6, clip_on=False)
     said = row.action if isinstance(row.action, str) else ""
-    lines = textwrap.wrap(f"{row.turn + 1:.0f}. {said}", 24, max_lines=2, placeholder="...") if said else []
-    axes.text(0, height + 8, "\n".join(lines), fontsize=5.5, va="top")
+    lines = textwrap.wrap(f"{row.turn + 1:.0f}. {said}", 22, max_lines=2, placeholder="...") if said else []
+    axes.text(0, height + 8, "\n".join(lines), fontsize=SMALLEST, va="top")
     below = []
     if isinstance(row.outcome, str) and row.outcome not in ("", "ok"):
         below.append((row.outcome, BLUE))
     if last:
         below.append(("solved", GREEN) if true(row.success) else ("failed", RED))
     for place, (text, colour) in enumerate(below, start=len(lines)):
-        axes.text(0, height + 8 + 27 * place, text, fontsize=5.5, va="top", color=colour, weight="bold")
+        axes.text(0, height + 8 + 29 * place, text, fontsize=SMALLEST, va="top", color=colour, weight="bold")
 
 
 if __name__ == "__main__":

@@ -9,18 +9,18 @@ import numpy as np
 import pandas as pd
 
 from headroom.present.command import figure_command
-from headroom.present.style import LEVEL_MARKERS, LEVELS, PAGE, empty, spans, zero_line
-from headroom.present.tables import counted, records
+from headroom.present.policies import CORRELATED, correlations_said, points_by_level
+from headroom.present.style import LEVEL_MARKERS, LEVELS, PAGE, empty, zero_line
+from headroom.present.tables import counted
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-RELATED = ["checkpoints", *(f"{name}{end}" for name in ("pearson", "spearman") for end in ("", "_ci_low", "_ci_high"))]
 COLUMNS = [
     *("row", "policy", "learning_rate_level", "init", "seed", "group", "parameters", "relative_movement"),
     *("share_of_squared_movement", "reference_success", "policy_success", "difference", "ci_low", "ci_high"),
-    *("pairs", "tasks", "subset", *RELATED),
+    *("pairs", "tasks", "subset", "checkpoints", *CORRELATED),
 ]
 
 
@@ -55,11 +55,6 @@ def draw(table: pd.DataFrame) -> tuple[Figure, str]:
     _groups(right, table[(table["row"] == "group") & (table["init"] == "sft")])
     names = {"all": "over all policies", "alive": "without collapsed ones"}
     related = table[(table["row"] == "correlation")].dropna(subset=["spearman"])
-    said = "; ".join(
-        f"{names[row.subset]} rho {row.spearman:+.2f} [{row.spearman_ci_low:.2f}, {row.spearman_ci_high:.2f}] "
-        f"({row.checkpoints:.0f} policies)"
-        for row in records(related)
-    )
     pages = (
         f"{int(points['pairs'].iloc[0])} pages of {int(points['tasks'].iloc[0])} tasks" if len(points) else "no page"
     )
@@ -67,7 +62,7 @@ def draw(table: pd.DataFrame) -> tuple[Figure, str]:
         f"Left: relative movement of all weights against the change of greedy success, {counted(len(points), 'run')}, "
         f"both against the policy a run started from, {pages}; bars: paired 95% intervals, bootstrap over tasks. "
         "Spearman's rho of movement with success, 95% bootstrap intervals over policies: "
-        f"{said or 'too few policies'}. Right: "
+        f"{correlations_said(related, names) or 'too few policies'}. Right: "
         "relative movement of each parameter group (norm of the change over the norm of the weights), a point a run "
         "from the supervised policy, the bar their median. How much a movement matters is what the grafts say, not "
         "its size."
@@ -80,16 +75,9 @@ def _points(axes: Axes, points: pd.DataFrame) -> None:
         empty(axes, "no run with its movement and its contrast")
         return
     zero_line(axes)
-    for level in [level for level in LEVELS if (points["learning_rate_level"] == level).any()]:
-        own = points[points["learning_rate_level"] == level]
-        arms = spans(100 * own["difference"], 100 * own["ci_low"], 100 * own["ci_high"])
-        axes.errorbar(
-            own["relative_movement"], 100 * own["difference"], yerr=arms, fmt=LEVEL_MARKERS[level],
-            color=LEVELS[level], elinewidth=0.6, markersize=4, alpha=0.9, label=level,
-        )  # fmt: skip
+    points_by_level(axes, points, "relative_movement", "difference", "y")
     axes.set_xlabel("relative movement of the weights")
     axes.set_ylabel("change of greedy success (points)")
-    axes.legend(title="learning rate", loc="best")
 
 
 def _groups(axes: Axes, groups: pd.DataFrame) -> None:

@@ -6,14 +6,16 @@ another would have said something else.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from headroom.present.command import figure_command
-from headroom.present.style import BLACK, GREY, LEVEL_MARKERS, LEVELS, ORANGE, PAGE, empty, spans, zero_line
+from headroom.present.policies import CORRELATED, correlations_said, points_by_level
+from headroom.present.style import BLACK, GREY, ORANGE, PAGE, SMALLEST, empty, spans, zero_line
 from headroom.present.tables import records, true
 
 if TYPE_CHECKING:
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MOST_ROWS = 40
+LINE = SMALLEST * 1.3 / 72.0
+"""Height of a row of the right panel, inches."""
 SUBSETS = {"all": (BLACK, "o", "all policies"), "alive": (ORANGE, "s", "without collapsed ones")}
 
 
@@ -35,7 +39,7 @@ def data(rank: Path, policy_success: Path, correlations: Path, runs: Path) -> pd
     related = related[related["quantity"] == "effective_rank"].assign(row="correlation")
     order = ["row", "policy", "learning_rate_level", "init", "seed", "site", "layer", "tokens", "centred", "primary"]
     order += ["effective_rank", "ci_low", "ci_high", "success", "episodes", "subset", "checkpoints"]
-    order += [f"{name}{end}" for name in ("pearson", "spearman") for end in ("", "_ci_low", "_ci_high")]
+    order += CORRELATED
     parts = [part.reindex(columns=order) for part in (points, related) if len(part)]
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=order)
 
@@ -44,21 +48,23 @@ def draw(table: pd.DataFrame) -> tuple[Figure, str]:
     """Left: primary rank and success of each policy. Right: Spearman's rho by layer and token choice."""
     import matplotlib.pyplot as plt
 
-    figure, (left, right) = plt.subplots(1, 2, figsize=(PAGE, 2.9), width_ratios=(1.0, 1.1))
     points = table[table["row"] == "policy"].dropna(subset=["effective_rank", "success"])
     related = table[table["row"] == "correlation"].dropna(subset=["spearman"])
-    _points(left, points)
-    _related(right, related)
-    primary = related[related["primary"].map(true)]
-    said = "; ".join(
-        f"{SUBSETS[row.subset][2]} rho {row.spearman:+.2f} [{row.spearman_ci_low:.2f}, {row.spearman_ci_high:.2f}], "
-        f"r {row.pearson:+.2f} [{row.pearson_ci_low:.2f}, {row.pearson_ci_high:.2f}], {row.checkpoints:.0f} policies"
-        for row in records(primary)
+    shown = _shown(related)
+    keys = sorted(
+        set(zip(shown["layer"], shown["site"], shown["tokens"], shown["centred"], strict=True)),
+        key=lambda key: (key[0], str(key[2]), str(key[3])),
     )
+    height = max(2.9, 0.9 + LINE * len(keys))
+    figure, (left, right) = plt.subplots(1, 2, figsize=(PAGE, height), width_ratios=(1.0, 1.1))
+    _points(left, points)
+    _related(right, shown, keys)
+    primary = related[related["primary"].map(true)]
+    said = correlations_said(primary, {subset: label for subset, (_, _, label) in SUBSETS.items()}, pearson=True)
     caption = (
         f"Left: effective rank of the last block (the choice fixed beforehand) against greedy success on the mastered "
-        f"tasks, {len(points)} policies; bars: 95% bootstrap intervals over probe episodes. {said or 'Too few'}"
-        ". Right: Spearman's rho with success by layer, for three token choices and both centrings, 95% bootstrap "
+        f"tasks, {len(points)} policies; bars: 95% bootstrap intervals over probe episodes. Correlation with "
+        f"success, 95% bootstrap intervals over policies: {said or 'too few policies'}. Right: Spearman's rho with success by layer, for three token choices and both centrings, 95% bootstrap "
         "intervals over policies; the primary choice is filled. Policies share an initialisation and differ mostly in "
         "learning rate: this says what goes together, not what causes what."
     )
@@ -69,31 +75,25 @@ def _points(axes: Axes, points: pd.DataFrame) -> None:
     if points.empty:
         empty(axes, "no policy with a rank and a success")
         return
-    for level, own in points.groupby(points["learning_rate_level"].astype(object).fillna("none"), sort=False):
-        colour, marker = LEVELS.get(str(level), BLACK), LEVEL_MARKERS.get(str(level), "X")
-        arms = spans(own["effective_rank"], own["ci_low"], own["ci_high"])
-        axes.errorbar(
-            own["effective_rank"], 100 * own["success"], xerr=arms, fmt=marker, color=colour, elinewidth=0.6,
-            markersize=4, alpha=0.9, label="no RL" if level == "none" else str(level),
-        )  # fmt: skip
+    points_by_level(axes, points, "effective_rank", "success", "x")
     axes.set_xlabel("effective rank, last block")
     axes.set_ylabel("greedy success (%)")
-    axes.legend(title="learning rate", loc="best")
 
 
-def _related(axes: Axes, related: pd.DataFrame) -> None:
+def _shown(related: pd.DataFrame) -> pd.DataFrame:
+    """All correlations, but of a deep model those of the primary token choice alone, at every layer."""
+    if len(related) <= 2 * MOST_ROWS:
+        return related
+    primary = related[related["primary"].map(true)].iloc[:1]
+    same = (related["tokens"] == primary["tokens"].squeeze()) & (related["centred"] == primary["centred"].squeeze())
+    return related[same] if len(primary) else related.iloc[: 2 * MOST_ROWS]
+
+
+def _related(axes: Axes, related: pd.DataFrame, keys: Sequence[tuple[Any, ...]]) -> None:
     if related.empty:
         empty(axes, "too few policies for a correlation")
         return
     zero_line(axes, horizontal=False)
-    if len(related) > 2 * MOST_ROWS:  # a deep model: the primary token choice alone, at every layer
-        primary = related[related["primary"].map(true)].iloc[:1]
-        same = (related["tokens"] == primary["tokens"].squeeze()) & (related["centred"] == primary["centred"].squeeze())
-        related = related[same] if len(primary) else related.iloc[: 2 * MOST_ROWS]
-    keys = list(
-        dict.fromkeys(zip(related["layer"], related["site"], related["tokens"], related["centred"], strict=True))
-    )
-    keys.sort(key=lambda key: (key[0], str(key[2]), str(key[3])))
     for shift, (subset, (colour, marker, label)) in zip((-0.17, 0.17), SUBSETS.items(), strict=True):
         own = related[related["subset"] == subset]
         for row in records(own):
@@ -109,7 +109,7 @@ def _related(axes: Axes, related: pd.DataFrame) -> None:
         f"{names.get(site, f'block {layer:.0f}')}, {tokens}{'' if str(centred) == 'True' else ', not centred'}"
         for layer, site, tokens, centred in keys
     ]
-    axes.set_yticks(range(len(keys)), labels, fontsize=4.5 if len(keys) > 15 else 6)
+    axes.set_yticks(range(len(keys)), labels, fontsize=SMALLEST)
     axes.set_ylim(len(keys) - 0.5, -0.5)
     axes.set_xlim(-1.05, 1.05)
     axes.set_xlabel("Spearman's rho with success")

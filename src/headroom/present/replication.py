@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from headroom.config.jobs import ContrastJob, load_job
+from headroom.measure.run_table import CELL
 from headroom.present.command import figure_command
 from headroom.present.style import GREY, LEVEL_MARKERS, LEVELS, PAGE, empty, margin_band, spans, zero_line
 from headroom.present.tables import records, true
@@ -21,17 +22,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-CELL = [
-    "tasks_trained",
-    "init",
-    "learning_rate_level",
-    "learning_rate",
-    "schedule",
-    "kl_beta",
-    "clip_low",
-    "clip_high",
-    "group_size",
-]
 INTERVALS = {
     "seed": ("other seeds, these tasks (t)", "seed_low", "seed_high"),
     "both": ("other seeds and tasks (two-way t)", "ci_low", "ci_high"),

@@ -25,6 +25,8 @@ COLUMN = 3.4
 PAGE = 7.0
 """Width of a full page of print, inches."""
 PIXELS_PER_INCH = 200
+SMALLEST = 6.0
+"""Of any text, points: what can still be read in print."""
 
 BLUE, ORANGE, GREEN, RED, PURPLE, SKY, YELLOW, BLACK = (
     "#0072B2",
@@ -135,7 +137,7 @@ def save(figure: Figure, pdf: Path, *, caption: str) -> None:
 
     scale = scale_of(pdf.absolute())
     if scale:
-        figure.text(0.995, 0.002, SCALE_LABELS[scale], ha="right", va="bottom", fontsize=5.5, color=GREY)
+        figure.text(0.995, 0.002, SCALE_LABELS[scale], ha="right", va="bottom", fontsize=SMALLEST, color=GREY)
         layout: Any = figure.get_layout_engine()
         layout.set(rect=(0, 0.035, 1, 0.965))
     os.environ.setdefault("SOURCE_DATE_EPOCH", "0")

@@ -14,8 +14,9 @@ from headroom.agent.episode import Ending
 from headroom.config.models import Statistics
 from headroom.files import write_csv
 from headroom.measure import episodes
-from headroom.measure.contrast import contrasts, page_pairs, read_runs
+from headroom.measure.contrast import contrasts, page_pairs
 from headroom.measure.passk import pass_at_k
+from headroom.measure.run_table import read_runs
 from headroom.measure.statistics import holm
 
 STATISTICS = Statistics(bootstrap_draws=500)

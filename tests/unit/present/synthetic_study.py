@@ -16,12 +16,13 @@ import pandas as pd
 from headroom.config.jobs import DemonstrationsJob, dump_job
 from headroom.config.models import Demonstrations, Graft, Statistics, WorldSettings
 from headroom.files import write_csv, write_json, write_parquet, write_text
-from headroom.measure.contrast import contrasts, read_runs
+from headroom.measure.contrast import contrasts
 from headroom.measure.edit import Swap
 from headroom.measure.failures import classify, failure_table
 from headroom.measure.graft_plan import Planned
 from headroom.measure.graft_tables import graft_table, interaction_table
 from headroom.measure.mechanism import correlations, quantities
+from headroom.measure.run_table import read_runs
 
 RUNS = Path(__file__).resolve().parents[3] / "workflow" / "data" / "runs.tsv"
 RATES = {"lowest": 1e-4, "low": 3e-4, "middle": 1e-3, "high": 3e-3}
