@@ -64,9 +64,10 @@ def draw(table: pd.DataFrame) -> tuple[Figure, str]:
     caption = (
         f"Left: effective rank of the last block (the choice fixed beforehand) against greedy success on the mastered "
         f"tasks, {len(points)} policies; bars: 95% bootstrap intervals over probe episodes. Correlation with "
-        f"success, 95% bootstrap intervals over policies: {said or 'too few policies'}. Right: Spearman's rho with success by layer, for three token choices and both centrings, 95% bootstrap "
-        "intervals over policies; the primary choice is filled. Policies share an initialisation and differ mostly in "
-        "learning rate: this says what goes together, not what causes what."
+        f"success, 95% bootstrap intervals over policies: {said or 'too few policies'}. Right: Spearman's rho with "
+        "success by layer, for three token choices and both centrings, 95% bootstrap intervals over policies; the "
+        "primary choice is filled. Policies share an initialisation and differ mostly in learning rate: this says what "
+        "goes together, not what causes what."
     )
     return figure, caption
 
