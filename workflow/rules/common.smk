@@ -4,7 +4,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(workflow.basedir, "src")))
 
 from headroom.config import resolve as configuration
-from headroom.config.workflow import load, options, prelude
+from headroom.config.workflow import any_of, load, options, prelude
 from headroom.provenance import closure
 
 shell.prefix(
@@ -26,7 +26,7 @@ pathvars:
 
 
 wildcard_constraints:
-    init="|".join(WORKFLOW.resolved.inits),
-    run="|".join(WORKFLOW.init_of),
-    policy="|".join(WORKFLOW.resolved.policies),
-    figure="|".join(WORKFLOW.figures),
+    init=any_of(WORKFLOW.resolved.inits),
+    run=any_of(WORKFLOW.init_of),
+    policy=any_of(WORKFLOW.resolved.policies),
+    figure=any_of(WORKFLOW.figures),

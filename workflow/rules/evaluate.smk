@@ -2,15 +2,9 @@ rule evaluate:
     """Every policy plays the same evaluation pages, greedily and, where the plan says so, sampled."""
     input:
         config="<config>/evaluate/{policy}.json",
-        trained=expand(
-            "<results>/{stage}/{{policy}}/manifest.json",
-            stage=lookup(dpath="{policy}", within=WORKFLOW.stage_of),
-        ),
+        trained=lambda wildcards: f"<results>/{WORKFLOW.stage_of[wildcards.policy]}/{wildcards.policy}/manifest.json",
         checkpoint=ancient(
-            expand(
-                "<results>/{stage}/{{policy}}/checkpoint",
-                stage=lookup(dpath="{policy}", within=WORKFLOW.stage_of),
-            )
+            lambda wildcards: f"<results>/{WORKFLOW.stage_of[wildcards.policy]}/{wildcards.policy}/checkpoint"
         ),
         task_sets="<results>/select/task_sets.json",
         sources=closure.sources("measure.evaluate"),

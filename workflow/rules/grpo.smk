@@ -2,15 +2,9 @@ rule grpo:
     """One run of the grid. A killed job resumes from its own folder and ends in the same bytes."""
     input:
         config="<config>/grpo/{run}.json",
-        supervised=expand(
-            "<results>/sft/{init}/manifest.json",
-            init=lookup(dpath="{run}", within=WORKFLOW.init_of),
-        ),
+        supervised=lambda wildcards: f"<results>/sft/{WORKFLOW.init_of[wildcards.run]}/manifest.json",
         checkpoint=ancient(
-            expand(
-                "<results>/sft/{init}/checkpoint",
-                init=lookup(dpath="{run}", within=WORKFLOW.init_of),
-            )
+            lambda wildcards: f"<results>/sft/{WORKFLOW.init_of[wildcards.run]}/checkpoint"
         ),
         task_sets="<results>/select/task_sets.json",
         sources=closure.sources("train.grpo"),
@@ -34,7 +28,7 @@ rule grpo:
         gpu=WORKFLOW.resources("grpo").gpu,
         gpu_mem_mb=WORKFLOW.resources("grpo").gpu_mem_mb,
     params:
-        launcher=lookup(dpath="{run}", within=WORKFLOW.launcher_of),
+        launcher=lambda wildcards: WORKFLOW.launcher_of[wildcards.run],
         folder=subpath(output.manifest, parent=True),
     shell:
         "HEADROOM_ASKED=grpo:gpu={resources.gpu},gpu_mem_mb={resources.gpu_mem_mb},disk_mb={resources.disk_mb}"

@@ -40,25 +40,13 @@ rule rank:
     """Effective rank of hidden states by block, agreement with the policy it started from, movement of the weights."""
     input:
         config="<config>/rank/{policy}.json",
-        trained=expand(
-            "<results>/{stage}/{{policy}}/manifest.json",
-            stage=lookup(dpath="{policy}", within=WORKFLOW.stage_of),
-        ),
+        trained=lambda wildcards: f"<results>/{WORKFLOW.stage_of[wildcards.policy]}/{wildcards.policy}/manifest.json",
         checkpoint=ancient(
-            expand(
-                "<results>/{stage}/{{policy}}/checkpoint",
-                stage=lookup(dpath="{policy}", within=WORKFLOW.stage_of),
-            )
+            lambda wildcards: f"<results>/{WORKFLOW.stage_of[wildcards.policy]}/{wildcards.policy}/checkpoint"
         ),
-        started=expand(
-            "<results>/sft/{init}/manifest.json",
-            init=lookup(dpath="{policy}", within=WORKFLOW.reference_of),
-        ),
+        started=lambda wildcards: f"<results>/sft/{WORKFLOW.reference_of[wildcards.policy]}/manifest.json",
         reference=ancient(
-            expand(
-                "<results>/sft/{init}/checkpoint",
-                init=lookup(dpath="{policy}", within=WORKFLOW.reference_of),
-            )
+            lambda wildcards: f"<results>/sft/{WORKFLOW.reference_of[wildcards.policy]}/checkpoint"
         ),
         probe="<results>/probe/manifest.json",
         turns=ancient("<results>/probe/probe.parquet"),
@@ -99,15 +87,9 @@ rule graft:
         config="<config>/graft/{run}.json",
         trained="<results>/grpo/{run}/manifest.json",
         checkpoint=ancient("<results>/grpo/{run}/checkpoint"),
-        started=expand(
-            "<results>/sft/{init}/manifest.json",
-            init=lookup(dpath="{run}", within=WORKFLOW.init_of),
-        ),
+        started=lambda wildcards: f"<results>/sft/{WORKFLOW.init_of[wildcards.run]}/manifest.json",
         reference=ancient(
-            expand(
-                "<results>/sft/{init}/checkpoint",
-                init=lookup(dpath="{run}", within=WORKFLOW.init_of),
-            )
+            lambda wildcards: f"<results>/sft/{WORKFLOW.init_of[wildcards.run]}/checkpoint"
         ),
         task_sets="<results>/select/task_sets.json",
         sources=closure.sources("measure.graft"),

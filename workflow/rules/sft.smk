@@ -25,7 +25,7 @@ rule sft:
         gpu=WORKFLOW.resources("sft").gpu,
         gpu_mem_mb=WORKFLOW.resources("sft").gpu_mem_mb,
     params:
-        launcher=lookup(dpath="{init}", within=WORKFLOW.launcher_of),
+        launcher=lambda wildcards: WORKFLOW.launcher_of[wildcards.init],
         demonstrations=subpath(input.table, parent=True),
         folder=subpath(output.manifest, parent=True),
     shell:
