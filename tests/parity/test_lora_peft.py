@@ -92,3 +92,18 @@ def test_our_gradient_is_that_of_peft_s_model(base: Path, trained: Trainee, tmp_
     assert ours.keys() == theirs.keys()
     for name, gradient in theirs.items():
         torch.testing.assert_close(ours[name], gradient, rtol=1e-4, atol=1e-5)
+
+
+def test_grafts_and_ranks_read_our_adapter_as_the_merged_checkpoint(
+    base: Path, trained: Trainee, tmp_path: Path
+) -> None:
+    from headroom.measure.adapted import open_pair
+    from headroom.measure.weights import open_checkpoint
+
+    trained.finish(tmp_path / "adapter")
+    trained.model.save_pretrained(str(tmp_path / "merged"))
+    _, read = open_pair(base, tmp_path / "adapter")
+    merged = open_checkpoint(tmp_path / "merged")
+    assert read.tensors.keys() == merged.tensors.keys()
+    for name, tensor in merged.tensors.items():
+        np.testing.assert_allclose(read.tensors[name].values(), tensor.values(), rtol=0, atol=1e-6)

@@ -240,6 +240,32 @@ def test_a_stage_killed_while_it_trains_ends_like_an_unbroken_one_byte_for_byte(
     assert newest_state(tmp_path) == 0  # the resume folder is gone after a good end
 
 
+@pytest.mark.slow
+def test_a_stage_of_two_processes_that_is_told_to_stop_resumes_to_the_bytes_of_an_unbroken_one(tmp_path):
+    write_job(tmp_path, steps=30, trainer={"processes": 2})
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(sft.__file__).parents[2])}
+
+    def launch(output):
+        launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+        options = command(tmp_path, output)[1:]
+        return subprocess.Popen([*launcher, *options], env=environment, stderr=subprocess.PIPE, text=True)
+
+    _, text = (unbroken := launch("unbroken")).communicate()
+    assert unbroken.returncode == 0, text
+    assert text.count("sft 30/30") == 1, "one process speaks"
+    stopped = launch("stopped")
+    while stopped.poll() is None and newest_state(tmp_path) < 6:
+        time.sleep(0.01)
+    stopped.send_signal(signal.SIGTERM)  # as a scheduler does before it preempts
+    _, text = stopped.communicate()
+    assert stopped.returncode != 0, "the run ended before it could be stopped"
+    assert "interrupted; the same command resumes it" in text
+    assert 6 <= newest_state(tmp_path) < 30
+    _, text = (again := launch("stopped")).communicate()
+    assert again.returncode == 0, text
+    assert results(tmp_path / "stopped") == results(tmp_path / "unbroken")
+
+
 def newest_state(folder):
     names = [path.stem for path in folder.glob(".scratch/**/step-*.safetensors")]
     return max((int(name.removeprefix("step-")) for name in names), default=0)
