@@ -98,17 +98,8 @@ class Conda:
         variables = {**os.environ, **self.variables, "PYTHONPATH": "src"}
         return subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True)
 
-    def snakemake(self, folder: Path, *options: str, scale: str = "smoke") -> subprocess.CompletedProcess[str]:
-        ours = (
-            "--sdm",
-            "conda",
-            "--conda-prefix",
-            str(self.environments),
-            "--cores",
-            "2",
-            "--config",
-            f"scale={scale}",
-        )
+    def snakemake(self, folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
+        ours = ("--sdm", "conda", "--conda-prefix", str(self.environments), "--cores", "2", "--config", "scale=smoke")
         return self.run(sys.executable, "-m", "snakemake", *ours, *options, folder=folder)
 
 
@@ -145,17 +136,21 @@ def test_real_jobs_run_in_their_environments_and_record_nothing_else_as_installe
     conda: Conda, copy_project: Callable[[Path], Path], tmp_path: Path
 ) -> None:
     folder = copy_project(tmp_path / "project")
-    targets = ["results/smoke/sft/base/manifest.json", "results/smoke/overlap/manifest.json"]
+    targets = ["results/smoke/sft/sft/manifest.json", "results/smoke/overlap/manifest.json"]
     done = conda.snakemake(folder, "--", *targets)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-3000:]
-    shutil.copytree(PROJECT / "figures/tiny/data", folder / "figures/tiny/data")
-    done = conda.snakemake(folder, "--allowed-rules", "figure", "--", "figures/tiny/gate.pdf", scale="tiny")
+    synthetic = "from pathlib import Path; from synthetic_study import write_study; write_study(Path('results/smoke'))"
+    variables = {**os.environ, "PYTHONPATH": os.pathsep.join(["src", str(PROJECT / "tests/unit/present")])}
+    subprocess.run([sys.executable, "-c", synthetic], cwd=folder, env=variables, check=True)
+    rules = ("--allowed-rules", "figure_data", "figure")
+    done = conda.snakemake(folder, *rules, "--", "figures/smoke/training_curves.pdf")
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-3000:]
     for record, kind in {
         "results/smoke/demonstrations/run.json": "worlds",
         "results/smoke/overlap/run.json": "worlds",
-        "results/smoke/sft/base/run.json": "train",
-        "figures/tiny/records/gate.draw.run.json": "figures",
+        "results/smoke/sft/sft/run.json": "train",
+        "figures/smoke/records/training_curves.data.run.json": "figures",
+        "figures/smoke/records/training_curves.draw.run.json": "figures",
     }.items():
         installed = json.loads((folder / record).read_text())["packages"]["installed"]
         pins = yaml.safe_load((folder / f"envs/{kind}.yaml").read_text())["dependencies"][-1]["pip"]
