@@ -111,3 +111,18 @@ def test_an_id_beyond_the_embedding_is_refused(tmp_path):
     qwen3().save_pretrained(tmp_path)
     with pytest.raises(ValueError, match="the probe has id 50, the embedding 50 rows"):
         LayerWalk(open_checkpoint(tmp_path), [np.array([50], dtype=np.int32)])
+
+
+@pytest.mark.parametrize(("name", "own"), [(name, name in ("qwen3 tied", "qwen2", "llama")) for name in MODELS])
+def test_the_library_builds_only_the_decoders_that_the_project_does_not_know(name, own, tmp_path, monkeypatch):
+    MODELS[name]().save_pretrained(tmp_path)
+
+    def refuse(folder):
+        raise AssertionError(f"{folder}: built by the library")
+
+    monkeypatch.setattr("headroom.measure.layers._empty_decoder", refuse)
+    if own:
+        LayerWalk(open_checkpoint(tmp_path), [np.arange(5, dtype=np.int32)])
+    else:
+        with pytest.raises(AssertionError, match="built by the library"):
+            LayerWalk(open_checkpoint(tmp_path), [np.arange(5, dtype=np.int32)])

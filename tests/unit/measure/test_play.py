@@ -100,6 +100,13 @@ def test_the_number_of_episodes_at_once_changes_nothing(monkeypatch: pytest.Monk
     pd.testing.assert_frame_equal(run([1, 2, 3]), whole)
 
 
+def test_episodes_are_played_as_wide_as_allowed_a_page_of_every_task_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(play, "EPISODES_AT_ONCE", 4)
+    starts = [(task, seed, 0) for task in "ab" for seed in (1, 2, 3)]
+    wide = [[("a", 1, 0), ("b", 1, 0), ("a", 2, 0), ("b", 2, 0)], [("a", 3, 0), ("b", 3, 0)]]
+    assert play._batches(starts) == wide
+
+
 def test_another_sampler_seed_gives_other_samples() -> None:
     one, two = (
         [episode.success for episode in player(seed).sampled(["a"], range(20), 2)]

@@ -2,6 +2,7 @@
 
 import csv
 import importlib
+import importlib.util
 import inspect
 import json
 import re
@@ -11,14 +12,17 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from docutils.core import publish_parts
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.text import Text
 from PIL import Image
 
 from headroom.config.jobs import ContrastJob, dump_job
 from headroom.config.models import Statistics
 from headroom.files import write_csv, write_text
-from headroom.present.style import PIXELS_PER_INCH, SCALE_LABELS, save, scale_of, styled
+from headroom.present.style import COLUMN, PAGE, PIXELS_PER_INCH, SCALE_LABELS, SMALLEST, save, scale_of, styled
 
 PROJECT = Path(__file__).resolve().parents[3]
+PAGE_HEIGHT = 9.0  # inches that a page of print leaves to a figure
 with (PROJECT / "workflow/data/figures.tsv").open(encoding="utf-8", newline="") as stream:
     FIGURES = {row["figure"]: row for row in csv.DictReader(stream, delimiter="\t")}
 
@@ -64,6 +68,50 @@ def test_a_whole_study_is_drawn_with_its_caption(figure: str, study: dict[str, P
     assert "interval" in caption, "the caption says which interval, or that there is none"
     shown = publish_parts(text, writer="html", settings_overrides={"report_level": 2})["body"]
     assert "system-message" not in shown, "the report reads captions as reStructuredText"
+
+
+@pytest.mark.parametrize("figure", FIGURES)
+def test_a_figure_fits_a_column_or_a_page_and_no_text_in_it_is_too_small_or_cut_off(
+    figure: str, study: dict[str, Path], tmp_path: Path
+) -> None:
+    module = importlib.import_module(f"headroom.present.{FIGURES[figure]['module']}")
+    write_csv(tmp_path / "numbers.csv", module.data(**inputs(module, study, tmp_path)))
+    with styled():
+        picture, caption = module.draw(pd.read_csv(tmp_path / "numbers.csv"))
+        save(picture, tmp_path / "figures" / "tiny" / f"{figure}.pdf", caption=caption)
+        canvas = FigureCanvasAgg(picture)
+        canvas.draw()
+        assert COLUMN <= picture.get_figwidth() <= PAGE
+        assert picture.get_figheight() <= PAGE_HEIGHT
+        shown = [text for text in picture.findobj(Text) if text.get_visible() and text.get_text().strip()]
+        assert any("tiny scale" in text.get_text() for text in shown), "the scale is written on the figure itself"
+        assert not [text.get_text() for text in shown if text.get_fontsize() < SMALLEST]
+        drawn_in = picture.get_tightbbox(canvas.get_renderer())  # inches; ticks beyond an axis are not drawn
+        assert drawn_in.x0 >= -0.01
+        assert drawn_in.y0 >= -0.01
+        assert drawn_in.x1 <= picture.get_figwidth() + 0.01
+        assert drawn_in.y1 <= picture.get_figheight() + 0.01
+
+
+@pytest.mark.slow
+def test_a_redraw_takes_little_more_than_importing_seaborn_and_an_empty_plot(
+    study: dict[str, Path], tmp_path: Path
+) -> None:
+    path = PROJECT / "benchmarks" / "redraw.py"
+    spec = importlib.util.spec_from_file_location("redraw", path)
+    assert spec is not None
+    assert spec.loader is not None
+    benchmark = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(benchmark)
+    tables = {}
+    for figure, row in FIGURES.items():
+        module = importlib.import_module(f"headroom.present.{row['module']}")
+        tables[figure] = tmp_path / "data" / f"{figure}.csv"
+        write_csv(tables[figure], module.data(**inputs(module, study, tmp_path)))
+    found = benchmark.measure(tables, tmp_path)
+    assert found["figures"].keys() == FIGURES.keys()
+    for figure, row in found["figures"].items():
+        assert row["to_empty_plot"] <= 2.5, (figure, found)
 
 
 @pytest.mark.parametrize("thin", ["sparse", "empty"])
