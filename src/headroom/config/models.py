@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 Positive = Annotated[int, Field(gt=0)]
 NonNegative = Annotated[int, Field(ge=0)]
@@ -145,6 +145,22 @@ class Trainer(Strict):
     processes: Positive = Field(1, description="One a GPU (torchrun); the weights are sharded over them (FSDP2).")
 
 
+class Vllm(Strict):
+    """vLLM (arXiv 2309.06180) inside the trainer's process; read where ``engine`` is vllm."""
+
+    cache_mb: Positive = Field(1024, description="Keys and values that the engine may hold, beside its weights.")
+    longest: Positive = Field(8192, description="Tokens of a prompt and its action; never more than the model's own.")
+    sequences: Positive = Field(256, description="Actions that are sampled side by side.")
+    importance_cap: float | None = Field(
+        2.0, ge=1, description="C of the truncated importance weights min(pi_train / pi_sampler, C); null: none."
+    )
+    canary_tolerance: float | None = Field(
+        None,
+        gt=0,
+        description="Nats that a log-probability of both engines may differ by; default: 1e-4, in bfloat16 0.5.",
+    )
+
+
 class Sft(Strict):
     """Supervised fine-tuning on the action tokens of the demonstrations."""
 
@@ -188,16 +204,10 @@ class Grpo(Strict):
     optimiser: Optimiser = Optimiser()
     trainer: Trainer = Trainer()
     engine: Literal["torch", "vllm"] = Field("torch", description="What samples the rollouts.")
+    vllm: Vllm = Vllm()
     microbatch_tokens: Positive = Field(16384, description="Padded tokens a forward pass; never changes the gradient.")
     max_new_tokens: Positive = 24
     checkpoint_every: Positive = 10
-
-    @field_validator("engine")
-    @classmethod
-    def _engine_exists(cls, engine: str) -> str:
-        if engine == "vllm":
-            raise ValueError("the vLLM engine (headroom.policy.vllm) does not exist yet; use engine: torch")
-        return engine
 
 
 class Evaluation(Strict):

@@ -49,6 +49,13 @@ class TorchSampler:
         self.end_ids = tuple(end_ids)
         self.batch_tokens = batch_tokens
 
+    tolerance = None
+    """No second copy of the weights, so no canary."""
+
+    def sync(self, model: Any) -> None:
+        """Sample from ``model`` from now on."""
+        self.model = model
+
     @torch.inference_mode()
     def generate(
         self, prompts: Sequence[Ids], *, temperature: float, seeds: Sequence[int], max_new_tokens: int
@@ -65,9 +72,7 @@ class TorchSampler:
             ValueError: an argument is out of range, or a prompt is empty.
             FloatingPointError: the model gives no finite probabilities (never when greedy).
         """
-        if len(prompts) != len(seeds) or temperature < 0 or max_new_tokens < 1 or any(len(p) == 0 for p in prompts):
-            msg = "generate needs a seed a prompt, no empty prompt, temperature >= 0 and max_new_tokens >= 1"
-            raise ValueError(msg)
+        check_request(prompts, seeds, temperature, max_new_tokens)
         out: list[Generation | None] = [None] * len(prompts)
         for rows in self._batches(prompts, max_new_tokens):
             made = self._decode(
@@ -134,6 +139,17 @@ class TorchSampler:
                 tensors.append(torch.from_numpy(head))
         prefix_of = [unique[np.asarray(prompt[:-1], dtype=np.int64).tobytes()] for prompt in prompts]
         return encode_prefixes(body, tensors), torch.tensor(prefix_of, dtype=torch.int64)
+
+
+def check_request(prompts: Sequence[Ids], seeds: Sequence[int], temperature: float, max_new_tokens: int) -> None:
+    """Refuse what no engine can answer.
+
+    Raises:
+        ValueError: an argument is out of range, or a prompt is empty.
+    """
+    if len(prompts) != len(seeds) or temperature < 0 or max_new_tokens < 1 or any(len(p) == 0 for p in prompts):
+        msg = "generate needs a seed a prompt, no empty prompt, temperature >= 0 and max_new_tokens >= 1"
+        raise ValueError(msg)
 
 
 def uniform(streams: npt.NDArray[np.uint64], step: int) -> npt.NDArray[np.float64]:

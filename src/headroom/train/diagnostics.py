@@ -96,7 +96,8 @@ class TokenStatistics:
 
     ``approx_kl`` is k3 between the policy and the one that collected (joschu.net/blog/kl-approx.html, as in CleanRL);
     ``kl`` is k3 to the reference. Clip shares are of all tokens. ``sampler_gap`` is the largest distance between a
-    log-probability of the sampler and the trainer's before the first update: rounding, or a bug.
+    log-probability of the sampler and the trainer's before the first update: rounding, or a bug. Of the truncated
+    importance weights, mean and share at the cap are reported; without another engine there are none.
     """
 
     tokens: int = 0
@@ -105,8 +106,17 @@ class TokenStatistics:
     ratio_max: float = 0.0
     sampler_gap: float = 0.0
 
-    def add(self, result: TokenLoss, entropy: Tensor, mask: Tensor, *, with_reference: bool) -> None:
-        """Add one microbatch: ``entropy`` float (B, A), ``mask`` bool (B, A)."""
+    def add(
+        self,
+        result: TokenLoss,
+        entropy: Tensor,
+        mask: Tensor,
+        *,
+        with_reference: bool,
+        importance: Tensor | None = None,
+        cap: float | None = None,
+    ) -> None:
+        """Add one microbatch: ``entropy`` and ``importance`` float (B, A), ``mask`` bool (B, A)."""
         self.tokens += int(mask.sum())
         self.loss += float(result.loss.detach())
         self.ratio_max = larger(self.ratio_max, float(result.ratio[mask].max()))
@@ -119,6 +129,8 @@ class TokenStatistics:
         }
         if with_reference:
             parts["kl"] = result.kl
+        if importance is not None and cap is not None:
+            parts |= {"importance_mean": importance, "importance_capped_share": importance >= cap}
         for name, values in parts.items():
             self.sums[name] += float(values[mask].sum(dtype=torch.float64))
 
@@ -132,7 +144,10 @@ class TokenStatistics:
 
     def row(self, updates: int) -> Row:
         """The columns of the update; ``updates`` passes over the rollout were added."""
-        names = ("ratio_mean", "clip_low_share", "clip_high_share", "approx_kl", "kl", "entropy")
+        names = (
+            "ratio_mean", "clip_low_share", "clip_high_share", "approx_kl", "kl", "entropy", "importance_mean",
+            "importance_capped_share",
+        )  # fmt: skip
         means = {name: _finite(self.sums[name] / self.tokens) if name in self.sums else None for name in names}
         return {
             **means,
@@ -165,7 +180,8 @@ COLUMNS: dict[str, str] = {
             "success", "reward_mean", "reward_success", "reward_penalty", "reward_prediction", "reward_spread",
             "reward_spread_failing", "live_groups", "all_fail_groups", "advantage_mean", "advantage_max", "ratio_mean",
             "ratio_max", "clip_low_share", "clip_high_share", "kl", "approx_kl", "entropy", "loss", "gradient_norm",
-            "sampler_gap", "weight_change", "turns_mean", "invalid_share",
+            "sampler_gap", "canary_gap", "importance_mean", "importance_capped_share", "weight_change", "turns_mean",
+            "invalid_share",
         ),
         "float64",
     ),
@@ -178,7 +194,7 @@ COLUMNS: dict[str, str] = {
 }  # fmt: skip
 """Columns of ``steps.parquet`` and their types."""
 
-TIMES = ("seconds_world", "seconds_generate", "seconds_score", "seconds_backward", "seconds_step")
+TIMES = ("seconds_world", "seconds_sync", "seconds_generate", "seconds_score", "seconds_backward", "seconds_step")
 """Columns of ``timing.parquet`` beside ``step``: wall seconds of a step by phase; the only part that no seed fixes."""
 
 

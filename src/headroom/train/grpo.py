@@ -10,7 +10,8 @@ Sources: GRPO, arXiv 2402.03300; Dr. GRPO, 2503.20783; DAPO, 2503.14476; AdamW, 
 - no live group, no optimiser step: AdamW moves weights by its momentum and by its decay even where the gradient is
   zero. That holds with a KL term too;
 - the old log-probabilities are those of the first update's own forward pass, never the sampler's; the distance
-  between the two is reported (``sampler_gap``);
+  between the two is reported (``sampler_gap``). Where another engine samples (``headroom.policy.engine``), truncated
+  importance weights correct for it, and a step begins by handing the weights over, which a canary checks;
 - no dropout, no entropy bonus, no resampling of dead groups; one learning rate a step, for all updates of a rollout;
 - a gradient that is not finite is never applied: it is counted, and ``PATIENCE`` such steps in a row end the run as
   ``diverged``, with the weights that it had;
@@ -35,11 +36,12 @@ from headroom.agent.episode import Group, Turn
 from headroom.config.jobs import GrpoJob, load_job
 from headroom.config.models import Grpo
 from headroom.files import write_parquet
+from headroom.policy.engine import EngineError, open_engine
 from headroom.policy.load import Dtype, Policy, load_policy, save_policy
 from headroom.policy.repeatable import repeatable
-from headroom.policy.sampler import TorchSampler
 from headroom.policy.score import Batch, action_log_probabilities
 from headroom.seeds import derive
+from headroom.train import adapter as adapters
 from headroom.train.advantage import advantages
 from headroom.train.batch import microbatches
 from headroom.train.diagnostics import (
@@ -54,12 +56,12 @@ from headroom.train.diagnostics import (
     weight_change,
 )
 from headroom.train.groups import form_groups, group_starts, step_pages, task_set
-from headroom.train.loss import policy_loss, sequence_weights
+from headroom.train.loss import importance_weights, policy_loss, sequence_weights
 from headroom.train.processes import ALONE, Processes
 from headroom.train.processes import job as record_job
 from headroom.train.processes import start as start_processes
 from headroom.train.reward import Reward, reward, scored
-from headroom.train.rollout import PhaseSeconds, rollout
+from headroom.train.rollout import PhaseSeconds, Sampler, rollout
 from headroom.train.schedule import learning_rate
 from headroom.train.trainee import Trainee, adamw
 from headroom.worlds.base import World
@@ -72,11 +74,13 @@ NO_LIVE_GROUP, NOT_FINITE = "no live group", "gradient not finite"
 
 @dataclass
 class Run:
-    """What a run has come to: one row a finished step, one row of phase times a step, and how it ended."""
+    """What a run has come to: one row a finished step, one row of phase times a step, how it ended, and the tolerance
+    that its engine's canary was held to, in nats (None without a canary)."""
 
     rows: list[Row] = field(default_factory=list)
     times: list[Row] = field(default_factory=list)
     ending: Literal["finished", "diverged"] = "finished"
+    tolerance: float | None = None
 
 
 def train(
@@ -108,7 +112,7 @@ def train(
         adapter: folder that receives a LoRA adapter on its own; ``policy.model`` ends up merged.
     """
     settings, model = job.grpo, policy.model.eval()
-    sampler = TorchSampler(model, policy.codec.end_ids)
+    engine = open_engine(policy, settings, adapters)
     make = adamw(settings.optimiser, settings.learning_rate)
     trainee = Trainee(model, make, settings.trainer, processes, seed=settings.seed)
     initial = snapshot(trainee)
@@ -121,7 +125,10 @@ def train(
         started, phases = time.perf_counter(), PhaseSeconds()
         try:
             with trainee.whole():
-                groups = collect(world, policy, sampler, job, tasks, page_seeds, done, phases, processes)
+                began = time.perf_counter()
+                gap = engine.sync(model)
+                synced = time.perf_counter() - began
+                groups = collect(world, policy, engine, job, tasks, page_seeds, done, phases, processes)
         except FloatingPointError as error:  # the policy gives no probabilities any more
             say(f"diverged at step {done + 1}: {error}")
             run.ending = "diverged"
@@ -143,8 +150,9 @@ def train(
             parameters["lr"] = rate
         updated, seconds = update(trainee, reference, turns, advantage, settings)
         row = {"step": done, "learning_rate": rate, **rollout_row(groups, rewards, estimates), **updated}
+        row["canary_gap"] = gap
         run.rows.append(row | {"weight_change": weight_change(trainee, initial, processes)})
-        seconds |= {"seconds_world": phases.world, "seconds_generate": phases.generate}
+        seconds |= {"seconds_world": phases.world, "seconds_sync": synced, "seconds_generate": phases.generate}
         run.times.append({"step": done, **seconds, "seconds_step": time.perf_counter() - started})
         done += 1
         say(step_line(run.rows[-1], run.times, settings.steps))
@@ -153,6 +161,7 @@ def train(
 
     if diverged(run.rows):
         run.ending = "diverged"
+    run.tolerance = engine.tolerance
     trainee.finish(adapter)
     return run
 
@@ -160,7 +169,7 @@ def train(
 def collect(
     world: World,
     policy: Policy,
-    sampler: TorchSampler,
+    sampler: Sampler,
     job: GrpoJob,
     tasks: Sequence[str],
     page_seeds: Sequence[int],
@@ -233,7 +242,9 @@ def update(
     weights = torch.tensor(
         sequence_weights(lengths, settings.aggregation, settings.max_new_tokens), dtype=torch.float64
     )
+    cap = settings.vllm.importance_cap if settings.engine == "vllm" else None
     old: list[Tensor] = []
+    importance: list[Tensor | None] = []
     anchor: list[Tensor | None] = []
     for number in range(settings.updates_per_rollout):
         trainee.zero_grad()
@@ -248,13 +259,18 @@ def update(
                 sampled = batch.padded([turn.log_probabilities for turn in turns]).to(own)
                 gap = float((own.detach() - sampled).abs()[mask].max())
                 statistics.sampler_gap = larger(statistics.sampler_gap, gap)
+                importance.append(None if cap is None else importance_weights(own, sampled, mask, cap))
             rows = torch.tensor(batch.index)
             result = policy_loss(
                 own, old[place], advantage[rows].to(own), mask, weights[rows].to(own), clip_low=settings.clip_low,
                 clip_high=settings.clip_high, kl_beta=settings.kl_beta, reference_log_probabilities=anchor[place],
+                importance=importance[place],
             )  # fmt: skip
             if counts:
-                statistics.add(result, entropy, mask, with_reference=reference is not None)
+                statistics.add(
+                    result, entropy, mask,
+                    with_reference=reference is not None, importance=importance[place], cap=cap,
+                )  # fmt: skip
             scored_at = time.perf_counter()
             if live:
                 trainee.backward(result.loss, counts)
@@ -336,11 +352,14 @@ def main(
         except ValueError as error:
             raise SystemExit(str(error)) from error
         with MiniWob(job.world) as world:
-            run = train(
-                policy, reference, world, job, tasks, pool("train"), scratch=running.scratch(),
-                say=lambda line: print(f"{job.grpo.run}  {line}", flush=True) if processes.first else None,
-                processes=processes, adapter=running.output / "adapter",
-            )  # fmt: skip
+            try:
+                run = train(
+                    policy, reference, world, job, tasks, pool("train"), scratch=running.scratch(),
+                    say=lambda line: print(f"{job.grpo.run}  {line}", flush=True) if processes.first else None,
+                    processes=processes, adapter=running.output / "adapter",
+                )  # fmt: skip
+            except EngineError as error:
+                raise SystemExit(str(error)) from error
         if not processes.first:
             return
         save_policy(policy.model, policy.codec, running.output / "checkpoint")
@@ -352,6 +371,9 @@ def main(
             "steps_skipped": sum(row["skipped"] for row in run.rows),
             "excluded_episodes": sum(row["excluded_episodes"] for row in run.rows),
         }
+        if run.tolerance is not None:
+            gaps = [row["canary_gap"] for row in run.rows]
+            running.notes |= {"canary_tolerance": run.tolerance, "canary_gap_max": max(gaps, default=None)}
 
 
 if __name__ == "__main__":

@@ -15,6 +15,10 @@ and is computed from **all** sequences of the step before any of them is put int
 
 A sequence is one turn. Sequences of dead groups count in the denominators, as in TRL.
 
+Where another engine sampled, its softmax differs from the trainer's by rounding, and the data are slightly off-policy:
+the clipped term (never the KL term, as in TRL) of each token is then multiplied by ``min(pi_old / pi_sampler, C)``,
+truncated importance sampling (Ionides, JCGS 17(2), 2008; Yao et al., fengyao.notion.site/off-policy-rl, 2025).
+
 Deviations: the ratio is per token, never per sequence; k3 is differentiated as it stands and is not multiplied by the
 ratio (TRL's ``use_bias_correction_kl``); there is no entropy bonus.
 """
@@ -70,6 +74,19 @@ def sequence_weights(lengths: Sequence[int], aggregation: Aggregation, longest: 
     raise ValueError(msg)
 
 
+def importance_weights(old: Tensor, sampled: Tensor, mask: Tensor, cap: float) -> Tensor:
+    """``min(pi_old / pi_sampler, cap)`` of each token, (B, A) without gradient; 1 outside the mask.
+
+    Args:
+        old: log-probabilities (B, A) under the trainer's softmax of the policy that collected.
+        sampled: the same tokens' under the softmax that drew them, as its engine reported them.
+        mask: bool (B, A), true on the agent's own tokens.
+        cap: C, positive.
+    """
+    gap = old.detach().masked_fill(~mask, 0.0) - sampled.detach().to(old).masked_fill(~mask, 0.0)
+    return gap.exp().clamp(max=cap).masked_fill(~mask, 1.0)
+
+
 def policy_loss(
     log_probabilities: Tensor,
     old_log_probabilities: Tensor,
@@ -81,6 +98,7 @@ def policy_loss(
     clip_high: float,
     kl_beta: float = 0.0,
     reference_log_probabilities: Tensor | None = None,
+    importance: Tensor | None = None,
 ) -> TokenLoss:
     """The loss of one microbatch; losses and gradients of the microbatches of a step add up to the step's.
 
@@ -94,6 +112,7 @@ def policy_loss(
         clip_high: ... and below ``1 + clip_high``.
         kl_beta: weight of k3.
         reference_log_probabilities: (B, A), needed when ``kl_beta`` is positive; given alone, k3 is only reported.
+        importance: (B, A), from :func:`importance_weights`; None where the trainer's own softmax sampled.
 
     Raises:
         ValueError: ``kl_beta`` is positive and there is no reference.
@@ -106,6 +125,8 @@ def policy_loss(
     ratio = log_ratio.exp()
     advantage = advantages.to(own.dtype).unsqueeze(1)
     token_loss = -torch.minimum(ratio * advantage, ratio.clamp(1 - clip_low, 1 + clip_high) * advantage)
+    if importance is not None:
+        token_loss = token_loss * importance
     kl = torch.zeros_like(own)
     if reference_log_probabilities is not None:
         log_reference_ratio = reference_log_probabilities.detach().masked_fill(~mask, 0.0) - own
