@@ -13,7 +13,7 @@ from torch import Tensor
 from headroom.agent.episode import Turn
 from headroom.config.models import Grpo, Optimiser
 from headroom.train.grpo import update
-from headroom.train.loss import Aggregation, policy_loss, sequence_weights
+from headroom.train.loss import Aggregation, importance_weights, policy_loss, sequence_weights
 from headroom.train.trainee import Trainee
 from headroom.worlds.base import Outcome
 
@@ -287,3 +287,34 @@ def test_a_whole_update_has_the_gradient_of_trl(
     after = torch.cat([parameter.detach().flatten() for parameter in fresh.parameters()])
     assert torch.linalg.vector_norm(expected) > 0
     assert torch.linalg.vector_norm(before - after - expected) < 1e-6 * torch.linalg.vector_norm(expected)
+
+
+@pytest.mark.parametrize("cap", [1.2, 3.0])
+@pytest.mark.parametrize("beta", [0.0, 0.1])
+def test_truncated_importance_weights_equal_trls_token_truncate(trl_setup: Any, beta: float, cap: float) -> None:
+    """TRL multiplies the clipped term by ``exp(old - sampled)`` clamped at its cap, before it adds the KL term."""
+    model, batch = tiny(), a_batch()
+    trainer = trl_setup(model, loss_type="dapo", beta=beta)
+    trainer.use_vllm, trainer.vllm_importance_sampling_correction = True, True
+    trainer.current_gradient_accumulation_steps = 1
+    trainer.model.train()
+    mask, scores = batch["completion_mask"].bool(), token_scores(model, batch).detach()
+    sampled = scores + 0.5 * torch.randn(scores.shape, generator=torch.Generator().manual_seed(4))
+    inputs = {name: value for name, value in batch.items() if "noise" not in name}
+    inputs["old_per_token_logps"] = scores
+    inputs["importance_sampling_ratio"] = torch.exp((scores - sampled) * mask).clamp(max=cap)
+    if beta:
+        inputs["ref_per_token_logps"] = scores + batch["reference_noise"]
+    theirs = trainer._compute_loss(trainer.model, inputs)
+    expected = gradients(model, theirs)
+    own = token_scores(model, batch)
+    importance = importance_weights(own, sampled, mask, cap)
+    assert 0 < float((importance[mask] == cap).float().mean()) < 1
+    weights = torch.tensor(sequence_weights(mask.sum(1).tolist(), "token_mean", LONGEST), dtype=torch.float64)
+    mine = policy_loss(
+        own, own.detach(), batch["advantages"], mask, weights, clip_low=0.2, clip_high=0.28, kl_beta=beta,
+        reference_log_probabilities=inputs.get("ref_per_token_logps"), importance=importance,
+    ).loss  # fmt: skip
+    measured = gradients(model, mine)
+    assert mine.item() == pytest.approx(theirs.item(), abs=1e-6)
+    torch.testing.assert_close(measured, expected, rtol=0, atol=1e-6)

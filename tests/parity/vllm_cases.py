@@ -1,7 +1,7 @@
 """What vLLM does beside the torch sampler, as numbers: run in an environment that has vLLM, read by test_vllm.py.
 
-``python vllm_cases.py {weights,adapter} FOLDER`` trains the toy world for five steps, its rollouts sampled by vLLM, then
-puts questions and faults to the engine of that run, and writes ``FOLDER/answers.json``.
+``python vllm_cases.py {weights,adapter} FOLDER`` trains the toy world for five steps, its rollouts sampled by vLLM,
+then puts questions and faults to the engine of that run, and writes ``FOLDER/answers.json``.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from toy_grpo import POOL, TASKS, WORDS, FakeButtonsWorld, FakeCodec, toy_job
+from toy_grpo import POOL, TASKS, WORDS, FakeButtonsWorld, FakeCodec, imitate, toy_job
 
 from headroom.config.models import TinyModel
 from headroom.policy.canary import canary_scores
+from headroom.policy.decoder import read_decoder
 from headroom.policy.engine import EngineError, open_engine
 from headroom.policy.load import Policy
 from headroom.policy.repeatable import repeatable
@@ -42,11 +43,13 @@ def a_policy(folder: Path) -> Policy:
     shape = TinyModel(
         width=64, layers=2, heads=2, key_value_heads=1, head_width=32, feed_forward=64, context=192, initial_std=0.2
     )
-    model = tiny_model(shape, vocabulary=len(WORDS), pad_id=WORDS.index("<pad>"), end_ids=END_IDS, seed=5).eval()
     if not folder.exists():
         folder.mkdir(parents=True)
+        model = tiny_model(shape, vocabulary=len(WORDS), pad_id=WORDS.index("<pad>"), end_ids=END_IDS, seed=5)
+        imitate(model, steps=30)
         model.save_pretrained(str(folder))
-    return Policy(model, TwoEnds(), folder)
+    model = read_decoder(folder, json.loads((folder / "config.json").read_text()), torch.float32)
+    return Policy(model.eval(), TwoEnds(), folder)
 
 
 class Replay:

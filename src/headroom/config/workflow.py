@@ -87,6 +87,11 @@ class Workflow:
             for policy, count in self.resolved.processes.items()
         }
 
+    @property
+    def grpo_environment(self) -> str:
+        """The conda environment of the jobs that sample and train: vLLM needs one of its own."""
+        return f"envs/{'rollout' if self.resolved.study.grpo.get('engine') == 'vllm' else 'train'}.yaml"
+
     @cached_property
     def reference_of(self) -> dict[str, str]:
         """Policy -> the SFT job that it is compared with inside: the one it started from, an SFT job with itself."""

@@ -153,7 +153,8 @@ def test_the_plan_of_a_family_overrides_samples_and_drops_the_pass_at_k_it_canno
         ({"demonstrations__episodes_per_task": 5000}, ["episodes_per_task", "pool 'train' has 2000 seeds"]),
         ({"model__key_value_heads": 2}, ["model", "multiple of model.key_value_heads"]),
         ({"evaluation__temperature": float("nan")}, ["evaluation.temperature"]),
-        ({"grpo__engine": "vllm"}, ["tiny.yaml: grpo: engine", "headroom.policy.vllm", "use engine: torch"]),
+        ({"grpo__engine": "sglang"}, ["tiny.yaml: grpo: engine", "'torch' or 'vllm'"]),
+        ({"grpo__vllm": {"cache": 1}}, ["tiny.yaml: grpo: vllm.cache", "unknown key"]),
         ({"grpo__trainer": {"precision": "half"}}, ["tiny.yaml: grpo: trainer.precision", "bfloat16_masters"]),
         (
             {"resources": {"sft": {"gpu": 1}, "grpo": {"gpu": 4}}},

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from headroom.train.loss import Aggregation, policy_loss, sequence_weights
+from headroom.train.loss import Aggregation, importance_weights, policy_loss, sequence_weights
 
 AGGREGATIONS: tuple[Aggregation, ...] = ("token_mean", "sequence_mean", "constant_length")
 CLIP: dict[str, Any] = {"clip_low": 0.2, "clip_high": 0.28}
@@ -292,3 +292,46 @@ def test_a_reference_without_weight_is_reported_and_changes_no_gradient() -> Non
     )
     assert reported.loss.item() == plain.loss.item()
     assert (reported.kl > 0).all()
+
+
+# Another engine sampled
+
+
+def test_importance_weights_are_the_truncated_ratio_by_hand() -> None:
+    old = torch.tensor([[-1.0, -2.0, -3.0, -0.5]], dtype=torch.float64, requires_grad=True)
+    sampled = torch.tensor([[-1.0, -1.5, -6.0, math.nan]], dtype=torch.float32)
+    mask = torch.tensor([[True, True, True, False]])
+    measured = importance_weights(old, sampled, mask, 2.0)
+    assert not measured.requires_grad
+    assert measured.tolist() == [pytest.approx([1.0, math.exp(-0.5), 2.0, 1.0])]
+
+
+def test_an_importance_weight_scales_the_clipped_term_and_not_the_kl_term() -> None:
+    generator = torch.Generator().manual_seed(0)
+    own, old, reference = (torch.randn(3, 4, generator=generator, dtype=torch.float64) * 0.3 - 1 for _ in range(3))
+    mask = torch.arange(4) < torch.tensor([[4], [2], [3]])
+    importance = torch.rand(3, 4, generator=generator, dtype=torch.float64) * 2
+    advantages = torch.tensor([1.0, -2.0, 0.5], dtype=torch.float64)
+    weights = torch.tensor(sequence_weights([4, 2, 3], "sequence_mean", 4), dtype=torch.float64)
+
+    def loss(**more: Any) -> tuple[float, Tensor]:
+        leaf = own.clone().requires_grad_()
+        value = policy_loss(
+            leaf, old, advantages, mask, weights, kl_beta=0.1, reference_log_probabilities=reference, **CLIP, **more
+        ).loss
+        value.backward()
+        assert leaf.grad is not None
+        return value.item(), leaf.grad
+
+    expected = 0.0
+    for row, column in mask.nonzero().tolist():
+        ratio = math.exp(float(own[row, column] - old[row, column]))
+        advantage, log_ratio = float(advantages[row]), float(reference[row, column] - own[row, column])
+        surrogate = min(ratio * advantage, min(max(ratio, 0.8), 1.28) * advantage)
+        term = -float(importance[row, column]) * surrogate + 0.1 * (math.exp(log_ratio) - log_ratio - 1)
+        expected += float(weights[row]) * term
+    assert loss(importance=importance)[0] == pytest.approx(expected, abs=1e-14)
+    assert abs(loss()[0] - expected) > 1e-3
+    ones, plain = loss(importance=torch.ones_like(own)), loss()
+    assert ones[0] == plain[0]
+    assert torch.equal(ones[1], plain[1])

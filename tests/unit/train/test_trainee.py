@@ -16,7 +16,7 @@ from toy_grpo import POOL, TASKS, FakeButtonsWorld, toy_job
 from toy_processes import deep_policy
 
 from headroom.agent.episode import Turn
-from headroom.config.models import Grpo, Lora, Optimiser, TinyModel, Trainer
+from headroom.config.models import Lora, Optimiser, TinyModel, Trainer
 from headroom.policy.decoder import Decoder
 from headroom.policy.sampler import TorchSampler
 from headroom.policy.tiny import tiny_config
@@ -256,9 +256,6 @@ def test_settings_that_mean_nothing_are_refused() -> None:
         Trainer.model_validate({"lora": {"dropout": 0.1}})
     with pytest.raises(ValidationError):
         Trainer.model_validate({"precision": "float16"})
-    settings = toy_job().grpo.model_dump() | {"engine": "vllm"}
-    with pytest.raises(ValidationError, match=r"headroom.policy.vllm\) does not exist yet; use engine: torch"):
-        Grpo.model_validate(settings)
 
 
 @pytest.mark.parametrize(

@@ -99,8 +99,15 @@ class FakeCodec:
 
 @functools.cache
 def _pretrained(seed: int) -> dict[str, torch.Tensor]:
-    """Weights after a second of imitating a clumsy teacher: half right clicks, the rest wrong ones and junk."""
-    model, codec, chance = _untrained(seed, PAD), FakeCodec(), np.random.default_rng(seed)
+    """Weights after a second of imitation."""
+    model = _untrained(seed, PAD)
+    imitate(model, steps=60, seed=seed)
+    return model.state_dict()
+
+
+def imitate(model: Any, *, steps: int, seed: int = 0) -> None:
+    """Train on a clumsy teacher: half right clicks, the rest wrong ones and junk."""
+    codec, chance = FakeCodec(), np.random.default_rng(seed)
     examples = []
     for number in range(240):
         goal = BUTTONS[number % 4]
@@ -108,11 +115,10 @@ def _pretrained(seed: int) -> dict[str, torch.Tensor]:
         word = chance.choice([goal, chance.choice(BUTTONS), "junk"], p=[0.3, 0.4, 0.3])
         examples.append(Example(prompt.ids, np.array([WORDS.index(word), 1], dtype=np.int32)))
     optimiser = torch.optim.Adam(model.parameters(), lr=1e-2)
-    for _ in range(60):
+    for _ in range(steps):
         optimiser.zero_grad()
         (-action_log_probabilities(model, make_batch(examples)).log_probabilities.mean()).backward()
         optimiser.step()
-    return model.state_dict()
 
 
 def _untrained(seed: int, pad_id: int) -> Any:
