@@ -23,6 +23,9 @@ KINDS = ("analysis", "audit", "figures", "rollout", "train", "worlds")
 # Modules that every job has and that import torch only for a job that asked for GPUs.
 FOR_GPUS_ONLY = {"headroom.provenance.allotment"}
 
+# Imported only where vLLM samples, in the environment rollout; every other job is of the kind that stands here first.
+BY_VLLM_ONLY = {"headroom.policy.vllm_engine"}
+
 
 def canonical(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
@@ -78,7 +81,7 @@ def imported(stage: str) -> set[str]:
     """Third-party packages that a stage imports anywhere, inside functions too, by their names on the index."""
     tops = set()
     for name, path in closure.modules(stage).items():
-        if name in FOR_GPUS_ONLY:
+        if name in FOR_GPUS_ONLY | BY_VLLM_ONLY:
             continue
         for node in ast.walk(ast.parse(path.read_bytes())):
             if isinstance(node, ast.Import):
@@ -99,8 +102,10 @@ def test_every_rule_installs_the_environment_that_makes_it_stale() -> None:
 
 def test_there_is_an_environment_for_each_kind_of_job_and_none_without_a_rule() -> None:
     assert tuple(sorted(path.stem for path in (PROJECT / "envs").glob("*.yaml"))) == KINDS
-    # Jobs that sample by vLLM will name rollout.
     assert {conda for conda, _, _ in RULES.values()} == set(KINDS) - {"rollout"}
+    for text in ('environment="envs/train.yaml"', '"../../envs/train.yaml"'):
+        other = text.replace("train", "rollout").removeprefix("environment=")
+        assert f"{text} if not WORKFLOW.by_vllm else {other}" in (PROJECT / "workflow/rules/grpo.smk").read_text()
 
 
 @pytest.mark.parametrize("rule", RULES)

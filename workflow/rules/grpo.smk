@@ -8,7 +8,7 @@ rule grpo:
         ),
         task_sets="<results>/select/task_sets.json",
         sources=closure.sources("train.grpo"),
-        environment=WORKFLOW.grpo_environment,
+        environment="envs/train.yaml" if not WORKFLOW.by_vllm else "envs/rollout.yaml",
     output:
         checkpoint=directory("<results>/grpo/{run}/checkpoint"),
         steps="<results>/grpo/{run}/steps.parquet",
@@ -19,7 +19,7 @@ rule grpo:
     benchmark:
         "<benchmarks>/grpo/{run}.tsv"
     conda:
-        f"../../{WORKFLOW.grpo_environment}"
+        "../../envs/train.yaml" if not WORKFLOW.by_vllm else "../../envs/rollout.yaml"
     threads: WORKFLOW.resources("grpo").threads
     resources:
         mem_mb=WORKFLOW.resources("grpo").mem_mb,

@@ -157,7 +157,7 @@ class Vllm(Strict):
     canary_tolerance: float | None = Field(
         None,
         gt=0,
-        description="Nats that a log-probability of both engines may differ by; default: 1e-4, in bfloat16 0.5.",
+        description="Nats that a log-probability of both engines may differ by; default: 1e-3, in bfloat16 0.5.",
     )
 
 

@@ -88,9 +88,9 @@ class Workflow:
         }
 
     @property
-    def grpo_environment(self) -> str:
-        """The conda environment of the jobs that sample and train: vLLM needs one of its own."""
-        return f"envs/{'rollout' if self.resolved.study.grpo.get('engine') == 'vllm' else 'train'}.yaml"
+    def by_vllm(self) -> bool:
+        """Whether vLLM samples the rollouts: such jobs need an environment of their own."""
+        return self.resolved.study.grpo.get("engine") == "vllm"
 
     @cached_property
     def reference_of(self) -> dict[str, str]:
