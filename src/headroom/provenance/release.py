@@ -99,8 +99,8 @@ def files(project: Project, scale: str, level: str) -> list[str]:
 def _belongs(name: str, level: str) -> bool:
     parts = name.split("/")
     if level == "checkpoints" or parts[0] == "figures" or parts[2] in TABLES:
-        # Episodes and pictures of a table's folder are for the next level.
-        return level != "tables" or parts[0] == "figures" or not name.endswith((".parquet", ".png"))
+        # Episodes and pictures are for the next level: a drawing is made again from its table in seconds.
+        return level != "tables" or not name.endswith((".parquet", ".png", ".pdf"))
     return level == "evals" and parts[2] != "demonstrations" and "checkpoint" not in parts
 
 
