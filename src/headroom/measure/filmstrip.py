@@ -1,9 +1,10 @@
 """Film strips: what a policy did on one page, frame by frame, beside what its reference did there.
 
-The episodes are picked by rule. Of the pages sorted by (task, page seed), and the first run of a regime:
+The episodes are picked by rule. Of the pages of the task set that a regime trains on, sorted by (task, page seed), and
+the first run of the regime:
 
-* degrade and collapse: the first page that the reference solved and the run failed;
-* headroom: the first page that the reference failed and the run solved.
+* degrade and collapse: the first page of the mastered set that the reference solved and the run failed;
+* headroom: the first page of the headroom set that the reference failed and the run solved.
 
 A frame shows the page before an action, the target of the action in a box and the action below. An episode that ran
 out of turns has one frame more, the page where it was left; one that the page ended has not, for its last page is the
@@ -32,7 +33,8 @@ from headroom.worlds.base import Action, Element, History
 if TYPE_CHECKING:
     from PIL import Image, ImageDraw
 
-REGIMES = {"degrade": "lost", "collapse": "lost", "headroom": "gained"}
+REGIMES = {"degrade": ("lost", "mastered"), "collapse": ("lost", "mastered"), "headroom": ("gained", "headroom")}
+"""Regime -> what became of its page, and the task set that its runs train on."""
 FRAMES = 6
 SCALE = 3
 CAPTION_HEIGHT = 62
@@ -66,16 +68,18 @@ class Frame:
     verdict: str
 
 
-def pick(reference: pd.DataFrame, policy: pd.DataFrame, what: str) -> tuple[str, int] | None:
-    """The page (task, seed) of a strip by the module's rule; None if no page qualifies. Greedy episodes are paired.
+def pick(reference: pd.DataFrame, policy: pd.DataFrame, what: str, task_set: str) -> tuple[str, int] | None:
+    """The page (task, seed) of a strip by the module's rule; None if no page qualifies.
+
+    Greedy episodes are paired; ``what`` is lost or gained, ``task_set`` the set that the page is taken from.
 
     Raises:
         ValueError: ``what`` is neither lost nor gained, or the two were not played on the same pages.
     """
     if what not in ("lost", "gained"):
         raise ValueError(f"a page is lost or gained, not {what!r}")
-    tables = [table[table["mode"] == "greedy"] for table in (reference, policy)]
-    # A run may have been evaluated on fewer task sets than its reference.
+    tables = [table[(table["mode"] == "greedy") & (table["task_set"] == task_set)] for table in (reference, policy)]
+    # A run may have been evaluated on fewer tasks than its reference.
     tables[0] = tables[0][tables[0]["task"].isin(set(tables[1]["task"]))]
     pairs, _ = episodes.pair(*tables)
     hit = pairs[pairs["reference"] == (what == "lost")]
@@ -186,9 +190,10 @@ def strip_of(
     output: Path,
 ) -> dict[str, object]:
     """Film one regime's page, by the reference and by the run: what ``filmstrip.json`` says of it."""
-    what = REGIMES[regime]
-    page = pick(tables[reference], tables[policy], what)
-    said: dict[str, object] = {"regime": regime, "policy": policy, "rule": f"first page {what}, by (task, page seed)"}
+    what, task_set = REGIMES[regime]
+    page = pick(tables[reference], tables[policy], what, task_set)
+    rule = f"first page of the {task_set} set that was {what}, by (task, page seed)"
+    said: dict[str, object] = {"regime": regime, "policy": policy, "rule": rule}
     if page is None:
         return said | {"page": None, "strips": {}}
     strips = {}

@@ -11,14 +11,14 @@ from headroom.measure import filmstrip
 from headroom.worlds.base import Action, Element, History
 
 
-def table(policy, successes):
+def table(policy, successes, task_set="mastered"):
     """{(task, seed): success} as an episode table."""
     return pd.DataFrame(
         [
             {
                 "policy": policy,
                 "task": task,
-                "task_set": "mastered",
+                "task_set": task_set,
                 "seed": seed,
                 "mode": "greedy",
                 "sample": 0,
@@ -38,14 +38,30 @@ RUN = table("rl", {("b", 1): False, ("a", 9): False, ("a", 2): True, ("a", 3): T
 
 def test_the_page_is_the_first_by_task_and_seed_whatever_the_order_of_the_rows():
     for frame in (RUN, RUN.iloc[::-1]):
-        assert filmstrip.pick(REFERENCE, frame, "lost") == ("a", 9)
-        assert filmstrip.pick(REFERENCE, frame, "gained") == ("a", 2)
+        assert filmstrip.pick(REFERENCE, frame, "lost", "mastered") == ("a", 9)
+        assert filmstrip.pick(REFERENCE, frame, "gained", "mastered") == ("a", 2)
+
+
+@pytest.mark.parametrize(("regime", "page"), [("degrade", ("a", 9)), ("collapse", ("a", 9)), ("headroom", ("c", 5))])
+def test_a_regimes_page_is_of_the_task_set_that_its_runs_train_on(regime, page, tmp_path):
+    sides = {
+        "sft": (REFERENCE, {("c", 4): True, ("c", 5): False, ("A", 0): True}),
+        "rl": (RUN, {("c", 4): True, ("c", 5): True, ("A", 0): False}),
+    }
+    tables = {name: pd.concat([own, table(name, more, "headroom")]) for name, (own, more) in sides.items()}
+    said = filmstrip.strip_of(Camera(), tables, "sft", "rl", regime, tmp_path)
+    assert said["page"] == {"task": page[0], "seed": page[1]}
+    assert f"of the {'headroom' if regime == 'headroom' else 'mastered'} set" in said["rule"]
+
+
+def test_a_run_that_was_not_evaluated_on_its_task_set_has_no_page():
+    assert filmstrip.pick(REFERENCE, RUN, "gained", "headroom") is None
 
 
 def test_no_page_qualifies_when_the_policies_agree():
-    assert filmstrip.pick(RUN, RUN, "lost") is None
+    assert filmstrip.pick(RUN, RUN, "lost", "mastered") is None
     with pytest.raises(ValueError, match="lost or gained"):
-        filmstrip.pick(RUN, RUN, "found")
+        filmstrip.pick(RUN, RUN, "found", "mastered")
 
 
 def test_long_episodes_keep_their_start_and_their_end():

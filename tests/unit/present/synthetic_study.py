@@ -295,7 +295,11 @@ def strips(folder: Path, regimes: dict[str, list[str]]) -> Path:
         if regime not in regimes:
             continue
         run = regimes[regime][0]
-        entry = {"regime": regime, "policy": run, "rule": "first page lost, by (task, page seed)"}
+        entry = {
+            "regime": regime,
+            "policy": run,
+            "rule": "first page of the mastered set that was lost, by (task, page seed)",
+        }
         if regime == "headroom":
             said.append(entry | {"page": None, "strips": {}})
             continue
