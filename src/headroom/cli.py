@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from headroom.plan import commands as planning
 from headroom.provenance import commands
 
 app = typer.Typer(
@@ -18,7 +19,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-Scale = Annotated[str, typer.Option(help="smoke, tiny, small or paper; default: the one of config.yaml.")]
+Scale = Annotated[str, typer.Option(help="smoke, tiny, small, paper or paper-MODEL; default: the one of config.yaml.")]
 
 
 def _project() -> Path:
@@ -218,6 +219,7 @@ def slurm_check(
     typer.echo(f"ready: snakemake --profile {profile} --config scale={scale}")
 
 
+planning.register(app)
 commands.register(app)
 
 

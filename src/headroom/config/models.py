@@ -346,5 +346,7 @@ class Study(Strict):
 class Settings(Strict):
     """``config.yaml``."""
 
-    scale: Literal["smoke", "tiny", "small", "paper"] = "tiny"
+    scale: Literal[
+        "smoke", "tiny", "small", "paper", "paper-qwen3-vl-8b", "paper-qwen3-1.7b", "paper-qwen3-4b", "paper-qwen3-8b"
+    ] = "tiny"
     tier: Literal["scratch", "checkpoints", "evals", "tables"] = "scratch"

@@ -87,7 +87,7 @@ def scale_file(scale: str) -> str:
     return f"workflow/scales/{scale}.yaml"
 
 
-def _check(model: type[Model], value: object, where: str, remedy: str) -> Model:
+def check(model: type[Model], value: object, where: str, remedy: str) -> Model:
     """Validate, turning pydantic's report into one line."""
     try:
         return model.model_validate(value)
@@ -127,13 +127,40 @@ def load_yaml(path: Path, name: str) -> object:
 def settings_of(config: Mapping[str, object]) -> Settings:
     """Check ``config.yaml`` as merged with ``--config``."""
     allowed = ", ".join(sorted(Settings.model_fields))
-    return _check(Settings, dict(config), f"{SETTINGS_FILE} (or --config)", f"its keys are {allowed}")
+    return check(Settings, dict(config), f"{SETTINGS_FILE} (or --config)", f"its keys are {allowed}")
+
+
+def scale_content(project: Path, scale: str) -> object:
+    """A scale's file; where it says ``extends: OTHER``, on top of the other's: maps are merged, all else is replaced.
+
+    Raises:
+        ConfigError: a file is wrong, or what it extends extends another.
+    """
+    name = scale_file(scale)
+    content = load_yaml(project / name, name)
+    if not isinstance(content, dict) or "extends" not in content:
+        return content
+    other = content.pop("extends")
+    known = [path.stem for path in (project / name).parent.glob("*.yaml") if path.stem != scale]
+    _known(name, "extends", [str(other)], known, "scale")
+    base = load_yaml(project / scale_file(other), scale_file(other))
+    if not isinstance(base, dict) or "extends" in base:
+        raise ConfigError(f"{name}: extends: {scale_file(other)} extends another itself; name that one")
+    return _merged(base, content)
+
+
+def _merged(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
+    found = dict(base)
+    for key, value in over.items():
+        below = found.get(key)
+        found[key] = _merged(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
+    return found
 
 
 def load_study(project: Path, scale: str) -> Study:
     """Check the numbers of one scale, names of tasks and of families included."""
     name = scale_file(scale)
-    study = _check(Study, load_yaml(project / name, name), name, "see workflow/schemas/study.schema.json")
+    study = check(Study, scale_content(project, scale), name, "see workflow/schemas/study.schema.json")
     if isinstance(study.model, PretrainedModel):
         _known_model(name, study.model, project)
     if SUPERVISED not in study.sft:
@@ -178,7 +205,8 @@ def _known_model(where: str, model: PretrainedModel, project: Path) -> None:
         raise ConfigError(f"{where}: model.name_or_path: there is no folder {named}; correct the path")
     elif not re.fullmatch(r"[0-9a-f]{40}", revision or ""):
         raise ConfigError(
-            f"{where}: model.revision: {named} is no folder and not pinned; give the full commit hash of the hub"
+            f"{where}: model.revision: {named} is no folder and not pinned; give the full commit hash of the hub, "
+            "or type: headroom pin-models"
         )
 
 
@@ -211,7 +239,7 @@ def load_runs(project: Path, study: Study, scale: str) -> tuple[Run, ...]:
     cells: dict[tuple[object, ...], str] = {}
     for row in rows:
         where = f"{RUNS_TABLE}: line {rows.line_num}"
-        run = _check(Run, {k: v for k, v in row.items() if v is not None}, where, "correct the cell")
+        run = check(Run, {k: v for k, v in row.items() if v is not None}, where, "correct the cell")
         if run.run in found:
             raise ConfigError(f"{where}: run: {run.run!r} is given twice; give each run its own id")
         cell = tuple(value for key, value in run.model_dump().items() if key not in ("run", "family"))
@@ -241,7 +269,7 @@ def grpo_of(run: Run, study: Study, scale: str) -> Grpo:
         "learning_rate": study.learning_rates[run.learning_rate],
         "warmup_steps": study.warmup_steps if run.schedule == "cosine" else 0,
     }
-    return _check(Grpo, values, f"{scale_file(scale)}: grpo", "see Grpo in workflow/schemas/study.schema.json")
+    return check(Grpo, values, f"{scale_file(scale)}: grpo", "see Grpo in workflow/schemas/study.schema.json")
 
 
 def _one_gpu_a_process(scale: str, rule: str, policy: str, processes: int, study: Study) -> None:

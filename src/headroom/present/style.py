@@ -54,6 +54,10 @@ SCALE_LABELS = {
     "tiny": "tiny scale: 0.2 M-parameter model, mechanism reproduction",
     "small": "small scale: released small model",
     "paper": "paper scale",
+    "paper-qwen3-vl-8b": "paper scale, Qwen3-VL-8B",
+    "paper-qwen3-1.7b": "paper scale, Qwen3-1.7B",
+    "paper-qwen3-4b": "paper scale, Qwen3-4B",
+    "paper-qwen3-8b": "paper scale, Qwen3-8B",
 }
 
 

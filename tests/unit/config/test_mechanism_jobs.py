@@ -2,11 +2,13 @@
 
 import shutil
 from pathlib import Path
+from typing import get_args
 
 import pytest
 import yaml
 
 from headroom.config import jobs, resolve
+from headroom.config.models import Settings
 
 PROJECT = Path(__file__).parents[3]
 
@@ -36,7 +38,7 @@ def complete(project, scale):
 
 
 def test_all_scales_are_tested():
-    assert SCALES == ["paper", "small", "smoke", "tiny"]
+    assert set(SCALES) == set(get_args(Settings.model_fields["scale"].annotation))
 
 
 @pytest.mark.parametrize("scale", SCALES)

@@ -268,3 +268,26 @@ def test_a_missing_file_says_how_to_restore_it(project: Path) -> None:
 
 def test_the_committed_schemas_are_what_the_models_say() -> None:
     assert drift(PROJECT) == []
+
+
+def test_a_scale_may_extend_another_and_change_what_it_names_alone(project: Path) -> None:
+    base, over = (resolve.load_study(project, name) for name in ("paper", "paper-qwen3-8b"))
+    assert over.model.name_or_path == "Qwen/Qwen3-8B"
+    assert over.sft["sft"].trainer == base.sft["sft"].trainer.model_copy(update={"processes": 8})
+    assert over.sft["sft"].steps == base.sft["sft"].steps
+    assert over.resources["grpo"].gpu == 8
+    assert over.resources["graft"] == base.resources["graft"]
+    assert over.tasks == base.tasks
+
+
+@pytest.mark.parametrize(
+    ("extends", "message"),
+    [
+        ("papr", "extends: there is no scale 'papr'; did you mean 'paper'"),
+        ("paper-qwen3-8b", "extends: workflow/scales/paper-qwen3-8b.yaml extends another itself"),
+    ],
+)
+def test_a_scale_that_extends_nothing_or_too_much_is_one_error(project: Path, extends: str, message: str) -> None:
+    (project / "workflow/scales/paper-qwen3-4b.yaml").write_text(f"extends: {extends}\n")
+    with pytest.raises(resolve.ConfigError, match=message):
+        resolve.load_study(project, "paper-qwen3-4b")
