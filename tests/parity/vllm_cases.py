@@ -1,13 +1,15 @@
 """What vLLM does beside the torch sampler, as numbers: run in an environment that has vLLM, read by test_vllm.py.
 
 ``python vllm_cases.py {weights,adapter} FOLDER`` trains the toy world for five steps, its rollouts sampled by vLLM,
-then puts questions and faults to the engine of that run, and writes ``FOLDER/answers.json``.
+then puts questions and faults to the engine of that run, and writes ``FOLDER/answers.json``. Started by torchrun, each
+process has an engine, the weights are sharded, and the first process asks.
 """
 
 from __future__ import annotations
 
 import copy
 import json
+import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -27,6 +29,7 @@ from headroom.policy.repeatable import repeatable
 from headroom.policy.sampler import Generation, TorchSampler
 from headroom.policy.tiny import tiny_model
 from headroom.train import adapter, grpo
+from headroom.train.processes import Processes, start
 from headroom.train.trainee import Trainee, adamw
 
 VLLM = {"cache_mb": 32, "longest": 192, "sequences": 64}
@@ -38,14 +41,19 @@ class TwoEnds(FakeCodec):
     end_ids = END_IDS
 
 
-def a_policy(folder: Path) -> Policy:
-    """Two layers with grouped heads, tied embeddings and likely successes; its checkpoint in ``folder``."""
+def untrained() -> Any:
+    """Two layers with grouped heads and tied embeddings, far from their small start."""
     shape = TinyModel(
         width=64, layers=2, heads=2, key_value_heads=1, head_width=32, feed_forward=64, context=192, initial_std=0.2
     )
+    return tiny_model(shape, vocabulary=len(WORDS), pad_id=WORDS.index("<pad>"), end_ids=END_IDS, seed=5).eval()
+
+
+def a_policy(folder: Path) -> Policy:
+    """A policy that succeeds now and then; its checkpoint in ``folder``."""
     if not folder.exists():
         folder.mkdir(parents=True)
-        model = tiny_model(shape, vocabulary=len(WORDS), pad_id=WORDS.index("<pad>"), end_ids=END_IDS, seed=5)
+        model = untrained()
         imitate(model, steps=30)
         model.save_pretrained(str(folder))
     model = read_decoder(folder, json.loads((folder / "config.json").read_text()), torch.float32)
@@ -74,19 +82,20 @@ class Replay:
         return made
 
 
-def train(folder: Path, job: Any, engine: Any) -> tuple[Policy, list[dict[str, Any]]]:
+def train(folder: Path, job: Any, engine: Any, processes: Processes) -> tuple[Policy, list[dict[str, Any]]]:
     """A run whose engine is ``engine`` (a function of open_engine's arguments)."""
     policy = a_policy(folder / "checkpoint")
     grpo.open_engine = engine
     scratch = folder / f"scratch-{job.grpo.engine}"
-    return policy, grpo.train(policy, None, FakeButtonsWorld(), job, TASKS, POOL, scratch=scratch).rows
+    run = grpo.train(policy, None, FakeButtonsWorld(), job, TASKS, POOL, scratch=scratch, processes=processes)
+    return policy, run.rows
 
 
 def weights(model: torch.nn.Module) -> torch.Tensor:
     return torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
 
 
-def both_backends(folder: Path, lora: bool) -> tuple[Any, dict[str, Any]]:
+def both_backends(folder: Path, lora: bool, processes: Processes) -> tuple[Any, dict[str, Any]]:
     """Five steps by vLLM, and five by torch on the same actions; the engine, and how far the two ended apart."""
     changes = {"temperature": 0.8, "learning_rate": 3e-3, "trainer": {"lora": LORA if lora else None}}
     job = toy_job(5, engine="vllm", vllm=VLLM, **changes)
@@ -106,10 +115,10 @@ def both_backends(folder: Path, lora: bool) -> tuple[Any, dict[str, Any]]:
         engines.append(engine)
         return engine
 
-    policy, rows = train(folder, job, recording)
+    policy, rows = train(folder, job, recording, processes)
     del engines[0].generate
     torch_job = job.model_copy(update={"grpo": job.grpo.model_copy(update={"engine": "torch"})})
-    twin, twin_rows = train(folder, torch_job, lambda *_: Replay(recorded))
+    twin, twin_rows = train(folder, torch_job, lambda *_: Replay(recorded), processes)
     begun = weights(a_policy(folder / "checkpoint").model)
     one, other = weights(policy.model) - begun, weights(twin.model) - begun
     names = ("success", "canary_gap", "sampler_gap", "importance_mean", "importance_capped_share", "weight_change")
@@ -230,14 +239,14 @@ def faults_of_adapters(engine: Any, folder: Path) -> dict[str, Any]:
     found["at the start, where it does nothing"] = said(lambda: engine.sync(model))
     shake(model, ".lora_")
     found["none"] = said(lambda: engine.sync(model))
-    prompts = [np.arange(6, dtype=np.int32)]
-    with_it = engine.generate(prompts, temperature=0.0, seeds=[0], max_new_tokens=4)
+    random = np.random.default_rng(0)
+    asked = {"temperature": 0.0, "seeds": range(8), "max_new_tokens": 1}
+    prompts = [random.integers(0, len(WORDS), 6).astype(np.int32) for _ in range(8)]
+    by_engine = engine.generate(prompts, **asked)
     with adapter.switched_off(model):
-        base = TorchSampler(model, END_IDS).generate(prompts, temperature=0.0, seeds=[0], max_new_tokens=4)
-    found["differs from the base"] = bool(
-        with_it[0].ids.tolist() != base[0].ids.tolist()
-        or np.abs(with_it[0].log_probabilities - base[0].log_probabilities).max() > 1e-3
-    )
+        base = TorchSampler(model, END_IDS).generate(prompts, **asked)
+    pairs = zip(by_engine, base, strict=True)
+    found["furthest from the base"] = max(float(abs(a.log_probabilities - b.log_probabilities)[0]) for a, b in pairs)
     serve = engine._serve
 
     def base_only(model: Any) -> None:
@@ -255,19 +264,25 @@ def faults_of_adapters(engine: Any, folder: Path) -> dict[str, Any]:
     return found
 
 
-def main(kind: str, folder: Path) -> None:
-    repeatable()
-    folder.mkdir(parents=True, exist_ok=True)
-    engine, answers = both_backends(folder, lora=kind == "adapter")
+def main(kind: str, folder: Path, processes: Processes) -> None:
+    """All of it; the first process makes the checkpoint and writes the answers."""
+    if processes.first:
+        a_policy(folder / "checkpoint")
+    processes.gather(None)
+    engine, answers = both_backends(folder, kind == "adapter", processes)
+    if not processes.first:
+        return
+    answers["processes"] = processes.count
     policy = a_policy(folder / "checkpoint")
     if kind == "weights":
-        answers["questions"] = questions(engine, policy.model)
+        answers["questions"] = questions(engine, untrained())
         answers["faults"] = faults_of_weights(engine, replace(policy).model)
     else:
         answers["faults"] = faults_of_adapters(engine, folder)
-    engine.close()
     (folder / "answers.json").write_text(json.dumps(answers, indent=1))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]))
+    repeatable()
+    with start(int(os.environ.get("WORLD_SIZE", "1"))) as these:
+        main(sys.argv[1], Path(sys.argv[2]), these)

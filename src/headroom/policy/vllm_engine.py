@@ -85,6 +85,8 @@ class VllmSampler:
             if rank is None:
                 raise EngineError(f"trainer.lora.rank is {lora.rank}; vLLM holds ranks up to {_RANKS[-1]}")
             options |= {"enable_lora": True, "max_lora_rank": rank, "max_loras": 1, "max_cpu_loras": 1}
+        if int(os.environ.get("WORLD_SIZE", "1")) > 1:  # each process of the job has an engine of its own
+            options |= {"distributed_executor_backend": "external_launcher"}
         if not torch.cuda.is_available():  # compiling takes longer there than it saves
             options |= {"enforce_eager": True, "block_size": 32}
         config = vllm.transformers_utils.config.get_config(str(folder), trust_remote_code=False)
