@@ -150,4 +150,6 @@ def save(figure: Figure, pdf: Path, *, caption: str) -> None:
     with atomic(pdf.with_suffix(".png")) as part:
         figure.savefig(part, format="png", dpi=PIXELS_PER_INCH, metadata={"Software": None})
     plt.close(figure)
-    write_text(pdf.parent / "captions" / f"{pdf.stem}.txt", textwrap.fill(caption, 110) + "\n")
+    # Names of tasks hold hyphens: a break behind one would put a space into the name where the lines are joined.
+    text = textwrap.fill(caption, 110, break_on_hyphens=False)
+    write_text(pdf.parent / "captions" / f"{pdf.stem}.txt", text + "\n")

@@ -195,6 +195,15 @@ def test_the_gate_keeps_the_runs_from_the_supervised_policy_only(study: dict[str
     assert set(table["init"]) == {"sft"}
 
 
+def test_a_caption_breaks_no_name_at_its_hyphen(tmp_path: Path) -> None:
+    import matplotlib.pyplot as plt
+
+    caption = " ".join(["click-collapsible-2"] * 20)
+    with styled():
+        save(plt.figure(layout="constrained"), tmp_path / "x.pdf", caption=caption)
+    assert " ".join((tmp_path / "captions" / "x.txt").read_text().split()) == caption
+
+
 def test_the_gates_caption_says_which_evaluation_pages_repeat_a_page_trained_on(
     study: dict[str, Path], tmp_path: Path
 ) -> None:
