@@ -205,6 +205,7 @@ class Grpo(Strict):
     trainer: Trainer = Trainer()
     engine: Literal["torch", "vllm"] = Field("torch", description="What samples the rollouts.")
     vllm: Vllm = Vllm()
+    overlap: bool = Field(False, description="Sample one half's actions while the pages of the other half are played.")
     microbatch_tokens: Positive = Field(16384, description="Padded tokens a forward pass; never changes the gradient.")
     max_new_tokens: Positive = 24
     checkpoint_every: Positive = 10

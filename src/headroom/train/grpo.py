@@ -194,6 +194,7 @@ def collect(
             success_above=job.world.success_above,
             max_new_tokens=settings.max_new_tokens,
             phases=phases,
+            overlap=settings.overlap,
         )
         return form_groups(mine, settings.group_size, episodes)
 

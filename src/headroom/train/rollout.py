@@ -2,13 +2,18 @@
 
 Every random choice has a seed made of (run seed, task, page seed, sample, turn), so an episode does not depend on
 which others it is played beside, and two policies that agree on a distribution agree on the action.
+
+With ``overlap`` the episodes are played in two halves, and while the world answers one half (in a thread of its own),
+the other half's actions are sampled: neither the browser nor the engine idles while the other works. The batches are
+then half as wide, so log-probabilities may round otherwise; without it nothing runs beside anything.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -45,7 +50,7 @@ class Sampler(Protocol):
 
 @dataclass(slots=True)
 class PhaseSeconds:
-    """Wall seconds by phase, added up over calls."""
+    """Wall seconds by phase, added up over calls: that the caller waited for the world, and for the sampler."""
 
     world: float = 0.0
     generate: float = 0.0
@@ -63,6 +68,15 @@ class _Live:
     turns: list[Turn] = field(default_factory=list)
 
 
+@dataclass(slots=True)
+class _Part:
+    """Episodes that are played turn by turn together; ``answer`` gives their observations, once the world has them."""
+
+    live: list[_Live]
+    answer: Callable[[], list[Observation]]
+    turn: int = 0
+
+
 def rollout(
     world: World,
     policy: Policy,
@@ -76,6 +90,7 @@ def rollout(
     max_new_tokens: int,
     phases: PhaseSeconds | None = None,
     progress: Callable[[int, int], None] | None = None,
+    overlap: bool = False,
 ) -> list[Episode]:
     """Play every start to its end; ``result[i]`` is the episode of ``starts[i]``.
 
@@ -91,6 +106,7 @@ def rollout(
         max_new_tokens: Longest action in tokens.
         phases: Receives the seconds spent in the world and in the sampler.
         progress: Called after each turn with (finished episodes, episodes).
+        overlap: Sample one half's actions while the world plays the other half's.
 
     Raises:
         ValueError: two starts are equal, ``horizon`` is not positive, or the world knows no such task.
@@ -101,35 +117,48 @@ def rollout(
     clock = phases if phases is not None else PhaseSeconds()
     episodes: dict[int, Episode] = {}
     live = [_Live(place, sample, History(task, page)) for place, (task, page, sample) in enumerate(starts)]
-    for turn in range(horizon + 1):
-        with _timed(clock, "world"):
-            observations = world.observe([episode.history for episode in live])
-        playing: list[_Live] = []
-        for episode, observation in zip(live, observations, strict=True):
-            if turn:
-                episode.turns[-1] = _with_outcome(episode.turns[-1], observation)
-            episode.observations.append(observation)
-            ending = _ending(observation, last=turn == horizon)
-            if ending is None:
-                playing.append(episode)
-            else:
-                episodes[episode.place] = _finish(episode, ending, success_above)
-        live = playing
-        if progress is not None:
-            progress(len(episodes), len(starts))
-        if not live:
-            break
-        prompts = _prompts(policy, live)
-        seeds = [
-            derive("rollout", seed, episode.history.task, episode.history.seed, episode.sample, turn)
-            for episode in live
-        ]
-        with _timed(clock, "generate"):
-            generations = sampler.generate(
-                [prompt.ids for prompt in prompts], temperature=temperature, seeds=seeds, max_new_tokens=max_new_tokens
-            )
-        for episode, prompt, generation in zip(live, prompts, generations, strict=True):
-            _act(policy, episode, prompt, generation)
+    with ExitStack() as stack:
+        threads = stack.enter_context(ThreadPoolExecutor(1)) if overlap else None
+
+        def ask(some: Sequence[_Live]) -> Callable[[], list[Observation]]:
+            histories = [episode.history for episode in some]
+            if threads is None:
+                return lambda: world.observe(histories)
+            return threads.submit(world.observe, histories).result
+
+        half = (len(live) + 1) // 2 if overlap else len(live)
+        waiting = [_Part(some, ask(some)) for some in (live[:half], live[half:]) if some]
+        while waiting:
+            part = waiting.pop(0)
+            with _timed(clock, "world"):
+                observations = part.answer()
+            playing: list[_Live] = []
+            for episode, observation in zip(part.live, observations, strict=True):
+                if part.turn:
+                    episode.turns[-1] = _with_outcome(episode.turns[-1], observation)
+                episode.observations.append(observation)
+                ending = _ending(observation, last=part.turn == horizon)
+                if ending is None:
+                    playing.append(episode)
+                else:
+                    episodes[episode.place] = _finish(episode, ending, success_above)
+            if progress is not None:
+                progress(len(episodes), len(starts))
+            if not playing:
+                continue
+            prompts = _prompts(policy, playing)
+            seeds = [
+                derive("rollout", seed, episode.history.task, episode.history.seed, episode.sample, part.turn)
+                for episode in playing
+            ]
+            with _timed(clock, "generate"):
+                generations = sampler.generate(
+                    [prompt.ids for prompt in prompts],
+                    temperature=temperature, seeds=seeds, max_new_tokens=max_new_tokens,
+                )  # fmt: skip
+            for episode, prompt, generation in zip(playing, prompts, generations, strict=True):
+                _act(policy, episode, prompt, generation)
+            waiting.append(_Part(playing, ask(playing), part.turn + 1))
     return [episodes[place] for place in range(len(starts))]
 
 

@@ -1,5 +1,6 @@
 """Rollouts in a fake world: a counter page, and a policy whose "tokens" are the letters of the action."""
 
+import threading
 from dataclasses import dataclass
 
 import numpy as np
@@ -184,3 +185,58 @@ def test_a_rollout_without_turns_or_with_one_start_twice_is_refused(wrong):
     starts = wrong.pop("starts", [("count", 1, 0)])
     with pytest.raises(ValueError, match="rollout needs"):
         play(starts, **wrong)
+
+
+# The world beside the engine
+
+
+def same(one, other):
+    assert [(e.task, e.seed, e.sample, e.success, e.ending) for e in one] == [
+        (e.task, e.seed, e.sample, e.success, e.ending) for e in other
+    ]
+    for a, b in zip(one, other, strict=True):
+        assert [(t.action_text, t.outcome) for t in a.turns] == [(t.action_text, t.outcome) for t in b.turns]
+        for x, y in zip(a.turns, b.turns, strict=True):
+            assert np.array_equal(x.prompt_ids, y.prompt_ids)
+            assert np.array_equal(x.action_ids, y.action_ids)
+            assert np.array_equal(x.log_probabilities, y.log_probabilities)
+
+
+@pytest.mark.parametrize("count", [1, 2, 7])
+def test_two_halves_give_the_episodes_of_the_whole(count):
+    tasks = ("count", "half", "broken", "count", "half", "broken", "count")
+    starts = [(task, seed, 0) for seed, task in enumerate(tasks)][:count]
+    sampler, beside = FakeSampler(wrong_one_in=3), FakeSampler(wrong_one_in=3)
+    same(play(starts, sampler=sampler), play(starts, sampler=beside, overlap=True))
+    assert sorted(sampler.seen or []) == sorted(beside.seen or [])
+
+
+class Meeting:
+    """A world and a sampler in one: each call of one, after the world's first, waits for a call of the other."""
+
+    def __init__(self, patience):
+        self.world, self.together = FakeWorld(), threading.Barrier(2, timeout=patience)
+        self.met = []
+
+    def _meet(self):
+        try:
+            self.met.append(self.together.wait() >= 0)
+        except threading.BrokenBarrierError:
+            self.met.append(False)
+
+    def observe(self, histories):
+        if 1 <= len(self.world.calls) <= 4:
+            self._meet()
+        return self.world.observe(histories)
+
+    def generate(self, prompts, **rest):
+        self._meet()
+        return FakeSampler().generate(prompts, **rest)
+
+
+@pytest.mark.parametrize(("overlap", "patience"), [(True, 60.0), (False, 0.01)])
+def test_the_world_plays_one_half_while_the_other_is_sampled_only_where_that_is_asked_for(overlap, patience):
+    meeting = Meeting(patience)
+    play([("count", 2, 0), ("count", 2, 1)], world=meeting, sampler=meeting, overlap=overlap)
+    assert len(meeting.met) >= 3
+    assert set(meeting.met) == {overlap}
