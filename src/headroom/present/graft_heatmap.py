@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from headroom.present.command import figure_command
-from headroom.present.style import GREY, PAGE, empty
+from headroom.present.style import GREY, PAGE, SMALLEST, empty, group_name
 from headroom.present.tables import counted, records
 
 if TYPE_CHECKING:
@@ -73,17 +73,19 @@ def draw(table: pd.DataFrame) -> tuple[Figure, str]:
 
     keys = list(dict.fromkeys(zip(table["groups"], table["kind"] == "control", strict=True)))
     keys.sort(key=lambda key: _order(table, *key))
-    figure, panels = plt.subplots(1, 2, figsize=(PAGE, 1.5 + 0.22 * max(len(keys), 4)), sharey=True)
+    figure, panels = plt.subplots(1, 2, figsize=(PAGE, 1.9 + 0.22 * max(len(keys), 4)), sharey=True)
     if table.empty:
         for axes in panels:
             empty(axes, "no run was grafted at this scale")
         return figure, "No run was grafted at this scale."
     runs = list(dict.fromkeys(zip(table["regime"], table["policy"], strict=True)))
+    regimes = list(dict.fromkeys(table["regime"]))
+    runs.sort(key=lambda run: regimes.index(run[0]))  # a regime stands over its runs: they are neighbours
     bound = max(float(np.nanmax(np.abs(table["change"]))), 0.05)
     for axes, direction in zip(panels, ENDS, strict=True):
         image = _panel(axes, table[table["direction"] == direction], keys, runs, 100 * bound)
         axes.set_title(TITLES[direction])
-    labels = [f"random, size of {groups}" if control else groups.replace("+", " + ") for groups, control in keys]
+    labels = [("random, size of " if control else "") + group_name(groups) for groups, control in keys]
     panels[0].set_yticks(range(len(keys)), labels)
     for label, (_, control) in zip(panels[0].get_yticklabels(), keys, strict=True):
         label.set_color(GREY if control else "black")
@@ -114,12 +116,25 @@ def _panel(
             color="white" if dark else "black",
         )  # fmt: skip
     image = axes.imshow(values, cmap="PuOr", vmin=-bound, vmax=bound, aspect="auto")
-    axes.set_xticks(range(len(runs)), [f"{regime}\n{run}" for regime, run in runs], fontsize=6)
+    axes.set_xticks(
+        range(len(runs)), [run for _, run in runs], fontsize=SMALLEST, rotation=35, ha="right", rotation_mode="anchor"
+    )
     axes.tick_params(length=0)
+    _regimes(axes, [regime for regime, _ in runs])
     for line in range(1, len(keys)):
         if not keys[line][1]:  # a control stays together with its group
             axes.axhline(line - 0.5, color="white", linewidth=2.0)
     return image
+
+
+def _regimes(axes: Axes, regimes: list[str]) -> None:
+    """Each regime once, centred over its runs, and a line between two of them."""
+    names = list(dict.fromkeys(regimes))
+    above = axes.secondary_xaxis("top")
+    above.set_xticks([float(np.mean([i for i, own in enumerate(regimes) if own == name])) for name in names], names)
+    above.tick_params(length=0, pad=1)
+    for name in names[1:]:
+        axes.axvline(regimes.index(name) - 0.5, color=GREY, linewidth=0.7)
 
 
 def _caption(table: pd.DataFrame, runs: list[tuple[str, str]]) -> str:
@@ -159,7 +174,7 @@ def _interactions(table: pd.DataFrame) -> str:
     if pairs.empty:
         return "No pair has an interaction."
     terms = [
-        f"{row.groups.replace('+', ' x ')} in {row.policy}, {row.direction}: {100 * row.interaction:+.0f} "
+        f"{group_name(row.groups, ' x ')} in {row.policy}, {row.direction}: {100 * row.interaction:+.0f} "
         f"[{100 * row.interaction_ci_low:+.0f}, {100 * row.interaction_ci_high:+.0f}]"
         for row in records(pairs)
     ]

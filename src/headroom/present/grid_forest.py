@@ -13,7 +13,7 @@ import pandas as pd
 
 from headroom.config.jobs import ContrastJob, load_job
 from headroom.present.command import figure_command
-from headroom.present.style import GREY, LEVEL_MARKERS, LEVELS, PAGE, empty, margin_band, spans, zero_line
+from headroom.present.style import GREY, LEVEL_MARKERS, LEVELS, PAGE, SMALLEST, empty, margin_band, spans, zero_line
 from headroom.present.tables import records
 
 if TYPE_CHECKING:
@@ -67,7 +67,10 @@ def draw(table: pd.DataFrame) -> tuple[Figure, str]:
     import matplotlib.pyplot as plt
 
     cells = list(dict.fromkeys(table["policy"]))
-    figure, axes = plt.subplots(figsize=(PAGE, 1.0 + 0.2 * max(len(cells), 3)))
+    figure, (axes, numbers) = plt.subplots(
+        1, 2, figsize=(PAGE, 1.2 + 0.2 * max(len(cells), 3)), sharey=True, width_ratios=(2.2, 1.0)
+    )
+    numbers.set_axis_off()
     if table.empty:
         empty(axes, "no cell of the grid at this scale")
         return figure, "No cell of the grid was made at this scale."
@@ -87,8 +90,9 @@ def draw(table: pd.DataFrame) -> tuple[Figure, str]:
     axes.set_yticks(range(len(cells)), [_label(table[table["policy"] == cell].iloc[0]) for cell in cells])
     axes.tick_params(axis="y", length=0)
     axes.set_ylim(len(cells) - 0.4, -1.3)
-    axes.set_xlabel("greedy success minus SFT (percentage points)")
-    _numbers(axes, table, cells)
+    axes.set_xlabel("difference of greedy success (percentage points)")
+    _legend(figure, others=bool((table["against"] != "sft").any()))
+    _numbers(numbers, table, cells)
     main = table[table["against"] == "sft"]
     first = table.iloc[0]
     caption = (
@@ -109,12 +113,25 @@ def _label(row: pd.Series) -> str:
     return f"{row['learning_rate_level']}, KL {row['kl_beta']:g}, {clip}, seed {row['seed']:g}{start}"
 
 
+def _legend(figure: Figure, *, others: bool) -> None:
+    """Above the axes, what a marker is against; the open one only where a run has another start."""
+    from matplotlib.lines import Line2D
+
+    faces = {"against SFT (as the numbers)": GREY}
+    if others:
+        faces["against the policy that the run started from"] = "white"
+    handles = [
+        Line2D([], [], marker="s", color=GREY, markerfacecolor=face, linewidth=0.9, label=label)
+        for label, face in faces.items()
+    ]
+    figure.legend(handles=handles, loc="outside upper center", ncols=2)
+
+
 def _numbers(axes: Axes, table: pd.DataFrame, cells: list[str]) -> None:
     """Columns of text at the right: success, Holm's p, minimum detectable effect, equivalence."""
-    transform = axes.get_yaxis_transform()
-    columns = {1.06: "success", 1.19: "Holm p", 1.30: "MDE", 1.39: "TOST"}
+    columns = {0.11: "success", 0.41: "Holm p", 0.67: "MDE", 0.89: "TOST"}
     for across, title in columns.items():
-        axes.text(across, -0.9, title, transform=transform, ha="center", va="center", fontsize=6, weight="bold")
+        axes.text(across, -0.9, title, ha="center", va="center", fontsize=SMALLEST, weight="bold")
     for row in records(table[table["against"] == "sft"]):
         holm = "" if pd.isna(row.holm_p) else ("<.001" if row.holm_p < 0.001 else f"{row.holm_p:.2g}")
         texts = (
@@ -125,7 +142,7 @@ def _numbers(axes: Axes, table: pd.DataFrame, cells: list[str]) -> None:
         )
         for across, text in zip(columns, texts, strict=True):
             place = cells.index(row.policy)
-            axes.text(across, place, text, transform=transform, ha="center", va="center", fontsize=6)
+            axes.text(across, place, text, ha="center", va="center", fontsize=SMALLEST)
 
 
 if __name__ == "__main__":

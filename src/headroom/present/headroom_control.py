@@ -113,10 +113,13 @@ def draw(table: pd.DataFrame) -> tuple[Figure, str]:
     """Gain by task set with paired intervals; predicted headroom against realised gain by task."""
     import matplotlib.pyplot as plt
 
-    figure, (left, right) = plt.subplots(1, 2, figsize=(PAGE, 2.9), width_ratios=(0.8, 1.0))
+    figure, (left, right) = plt.subplots(1, 2, figsize=(PAGE, 3.1), width_ratios=(0.8, 1.0))
     by_run, by_task = table[table["row"] == "set"], table[table["row"] == "task"]
     _draw_sets(left, by_run)
     _draw_tasks(right, by_task)
+    handles, labels = right.get_legend_handles_labels()
+    if labels:  # above both panels: inside, it would hide points or cross the lines of no gain
+        figure.legend(handles, labels, loc="outside upper center", ncols=len(labels))
     counts = ", ".join(
         f"{counted(len(part), 'run')} on {counted(part['tasks'].iloc[0], f'{name} task')} "
         f"({counted(part['pairs'].iloc[0], 'page')})"
@@ -198,7 +201,6 @@ def _draw_tasks(axes: Axes, by_task: pd.DataFrame) -> None:
     axes.plot(span, span, color=GREY, linewidth=0.7, linestyle=":", label="gain = headroom")
     axes.set_xlabel("headroom read before training\n(sampled minus greedy, points)")
     axes.set_ylabel("realised gain (points)")
-    axes.legend(loc="best")
     axes.set_title("predicted against realised")
 
 

@@ -10,7 +10,7 @@ import pandas as pd
 
 from headroom.present.command import figure_command
 from headroom.present.policies import CORRELATED, correlations_said, points_by_level
-from headroom.present.style import LEVEL_MARKERS, LEVELS, PAGE, empty, zero_line
+from headroom.present.style import LEVEL_MARKERS, LEVELS, PAGE, empty, group_name, zero_line
 from headroom.present.tables import counted
 
 if TYPE_CHECKING:
@@ -78,6 +78,7 @@ def _points(axes: Axes, points: pd.DataFrame) -> None:
     points_by_level(axes, points, "relative_movement", "difference", "y")
     axes.set_xlabel("relative movement of the weights")
     axes.set_ylabel("change of greedy success (points)")
+    axes.set_title("movement of all weights against harm")
 
 
 def _groups(axes: Axes, groups: pd.DataFrame) -> None:
@@ -97,10 +98,10 @@ def _groups(axes: Axes, groups: pd.DataFrame) -> None:
         for name, value in middle.items():
             place = names.index(str(name)) + shift
             axes.plot([place - 0.08, place + 0.08], [value, value], color=LEVELS[level], linewidth=1.8)
-    axes.set_xticks(range(len(names)), names, rotation=20 if len(names) > 4 else 0)
+    axes.set_xticks(range(len(names)), [group_name(name) for name in names], rotation=20 if len(names) > 4 else 0)
     axes.set_ylim(bottom=0)
     axes.set_ylabel("relative movement")
-    axes.set_title("by parameter group")
+    axes.set_title("movement by parameter group")
 
 
 if __name__ == "__main__":

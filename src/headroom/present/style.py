@@ -102,6 +102,11 @@ def scale_of(path: Path) -> str:
     return ""
 
 
+def group_name(groups: str, joint: str = " + ") -> str:
+    """A parameter group, or a union as ``attention+mlp``, as a figure writes it: ``attention + MLP``."""
+    return joint.join({"mlp": "MLP"}.get(name, name) for name in groups.split("+"))
+
+
 def spans(value: Any, low: Any, high: Any) -> Any:
     """Lengths of the two arms of error bars, float64 (2, N), from centres and bounds (N,).
 

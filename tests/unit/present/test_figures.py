@@ -226,6 +226,36 @@ def test_the_forest_shows_all_cells_and_both_references_of_another_start(
     assert table["minimum_detectable_effect"].notna().all()
 
 
+@pytest.mark.parametrize("figure", ["graft_heatmap", "grid_forest", "headroom_control", "movement_against_harm"])
+def test_no_text_beside_the_axes_covers_another(figure: str, study: dict[str, Path], tmp_path: Path) -> None:
+    module = importlib.import_module(f"headroom.present.{FIGURES[figure]['module']}")
+    write_csv(tmp_path / "numbers.csv", module.data(**inputs(module, study, tmp_path)))
+    with styled():
+        picture, caption = module.draw(pd.read_csv(tmp_path / "numbers.csv"))
+        save(picture, tmp_path / "figures" / "tiny" / f"{figure}.pdf", caption=caption)
+        canvas = FigureCanvasAgg(picture)
+        canvas.draw()
+        texts = [text for legend in picture.legends for text in legend.get_texts()] + picture.texts
+        for axes in [own for outer in picture.axes for own in (outer, *outer.child_axes)]:
+            if not axes.axison:
+                texts += axes.texts
+                continue
+            texts.append(axes.title)
+            for axis in (axes.xaxis, axes.yaxis):
+                low, high = sorted(axis.get_view_interval())
+                ticks = zip(axis.get_ticklocs(), axis.get_ticklabels(), strict=False)
+                texts += [text for place, text in ticks if low <= place <= high]
+        straight = [text for text in texts if text.get_visible() and text.get_text() and not text.get_rotation()]
+        shown = [(text.get_text(), text.get_window_extent(canvas.get_renderer())) for text in straight]
+        covered = [
+            (one, other)
+            for place, (one, box) in enumerate(shown)
+            for other, under in shown[place + 1 :]
+            if box.overlaps(under)
+        ]
+        assert not covered
+
+
 def test_a_control_of_the_heat_map_is_the_mean_of_its_draws(study: dict[str, Path], tmp_path: Path) -> None:
     table, _, _ = drawn("graft_heatmap", study, tmp_path)
     grafts = pd.read_csv(study["grafts"])
