@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv
 import io
 import re
+import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,7 +33,6 @@ from headroom.config.jobs import (
 )
 from headroom.config.mechanism import Chosen, chosen, mechanism_jobs
 from headroom.config.models import EvaluationPlan, Grpo, PretrainedModel, Resources, Run, Settings, Strict, Study
-from headroom.files import write_text
 
 RUNS_TABLE = "workflow/data/runs.tsv"
 SETTINGS_FILE = "config.yaml"
@@ -366,7 +366,12 @@ def write(resolved: Resolved, project: Path) -> list[str]:
     for name, text in resolved.files.items():
         path = project / name
         if not path.is_file() or path.read_bytes() != text.encode("utf-8"):
-            write_text(path, text)
+            # Moved into place, but not flushed to the disk: what a crash of the machine takes is written again by the
+            # next start, and a thousand flushes take ten seconds.
+            path.parent.mkdir(parents=True, exist_ok=True)
+            part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+            part.write_text(text, encoding="utf-8", newline="\n")
+            part.replace(path)
             changed.append(name)
     folder = project / f"results/{resolved.settings.scale}/config"
     for path in folder.rglob("*.json"):

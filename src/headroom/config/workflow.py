@@ -115,7 +115,7 @@ def load(config: Mapping[str, object], project: Path) -> Workflow:
         ConfigError: a setting is wrong.
     """
     # Thousands of jobs are built and none is dropped: looking for garbage at the usual pace is a sixth of the time.
-    gc.set_threshold(50_000, 20, 50)
+    gc.set_threshold(200_000, 50, 100)
     resolved = resolve(config, project)
     write(resolved, project)
     # Jobs run the interpreter that lies beside snakemake; inside a conda environment that environment's comes first.
