@@ -159,7 +159,10 @@ def _grpo(name: str, grpo: Grpo, shape: Shape, profile: Profile, asked: Resource
         f"grpo {name}", "grpo", asked, needs,
         step.times(grpo.steps) + Work(written=saves * state + 4 * shape.parameters),
         trainer,
-        moments=memory.training(shape, trainer, load, reference=reference, gpu=asked.gpu > 0),
+        moments=memory.training(
+            shape, trainer, load, reference=reference, gpu=asked.gpu > 0,
+            engine=grpo.vllm if grpo.engine == "vllm" else None,
+        ),
         scratch=_states(saves) * state, kept=4.0 * shape.parameters, host=memory.host(shape, trainer),
     )  # fmt: skip
 

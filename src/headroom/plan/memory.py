@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headroom.config.models import Lora, Trainer
+from headroom.config.models import Lora, Trainer, Vllm
 from headroom.plan.architecture import Shape
 
 LOGITS_AT_ONCE, CACHE_TOKENS = 2**25, 65536
@@ -55,7 +55,9 @@ def adapter_parameters(shape: Shape, lora: Lora) -> int:
     return shape.layers * sum(lora.rank * sum(sizes[name]) for name in lora.target_modules)
 
 
-def training(shape: Shape, trainer: Trainer, load: Load, *, reference: bool, gpu: bool = True) -> dict[str, Parts]:
+def training(
+    shape: Shape, trainer: Trainer, load: Load, *, reference: bool, gpu: bool = True, engine: Vllm | None = None
+) -> dict[str, Parts]:
     """Moment -> component -> bytes of one device of a training job.
 
     Args:
@@ -64,6 +66,7 @@ def training(shape: Shape, trainer: Trainer, load: Load, *, reference: bool, gpu
         load: of one device; ``cached`` 0 where nothing is sampled (SFT).
         reference: whether a frozen second model stands beside it (a KL term, without an adapter).
         gpu: whether it works on one.
+        engine: vLLM's settings where it samples: its weights and its cache stay beside the trainer's all the time.
     """
     width = 2 if trainer.precision == "bfloat16_masters" else 4
     count, lora = trainer.processes, trainer.lora
@@ -76,6 +79,8 @@ def training(shape: Shape, trainer: Trainer, load: Load, *, reference: bool, gpu
         "AdamW moments": 8 * trained / count,
         "reference model": width * shape.parameters if reference and lora is None else 0,
     }
+    if engine is not None:
+        held |= {"vLLM weights": width * shape.parameters, "vLLM key-value cache": engine.cache_mb * 2**20}
     gathered_blocks = 2 * shape.block + shape.outside + shape.vision
     update: Parts = {
         **held,
@@ -89,7 +94,7 @@ def training(shape: Shape, trainer: Trainer, load: Load, *, reference: bool, gpu
         moments["rollout"] = {
             **held,
             "gathered weights": width * shape.parameters if count > 1 else 0,
-            **_sampling(shape, load, width),
+            **(_sampling(shape, load, width) if engine is None else {}),
         }
     moments["end"] = {**held, "float32 weights": 4.0 * shape.parameters if count > 1 or lora is not None else 0}
     return {moment: _with_overhead(parts, gpu) for moment, parts in moments.items()}

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from headroom.config.models import Lora, TinyModel, Trainer
+from headroom.config.models import Lora, TinyModel, Trainer, Vllm
 from headroom.plan import memory
 from headroom.plan.architecture import Shape, count
 from headroom.policy import score
@@ -102,3 +102,13 @@ def test_each_component_grows_with_what_it_is_made_of() -> None:
     assert large["update"]["logits"] == pytest.approx(2 * small["update"]["logits"])
     assert large["rollout"]["key-value cache"] == pytest.approx(2 * small["rollout"]["key-value cache"])
     assert large["update"]["reference model"] == 2 * BILLIONS.parameters
+
+
+def test_an_engine_keeps_its_weights_and_its_cache_beside_the_trainer_and_the_sampler_none() -> None:
+    trainer = Trainer(precision="bfloat16_masters", gradient_checkpointing=True)
+    load, engine = memory.Load(1000, 100, 1000, 4), Vllm(cache_mb=4096)
+    moments = memory.training(BILLIONS, trainer, load, reference=False, engine=engine)
+    for moment in ("rollout", "update", "end"):
+        assert moments[moment]["vLLM weights"] == 2 * BILLIONS.parameters
+        assert moments[moment]["vLLM key-value cache"] == 4 * 2**30
+    assert "key-value cache" not in moments["rollout"]
