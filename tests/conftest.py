@@ -26,6 +26,7 @@ COPIED = (
     "config.yaml",
     "src",
     "workflow",
+    "slurm",
     "envs",
     "requirements",
     "tools",

@@ -8,20 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from recorded import digests
 
 from headroom.provenance.diff import compare, render
-from headroom.provenance.manifest import entry
 from headroom.provenance.walk import Project
 
 pytestmark = [pytest.mark.slow, pytest.mark.browser]
-
-
-def results(folder: Path) -> dict[str, str]:
-    """Every file that a record names, with its digest: checkpoints, tables, claims, figures; no timings."""
-    project = Project(folder)
-    names = {name for node in project.records("smoke") for name in node.files() if not name.endswith("timing.parquet")}
-    names |= {f"{node.base}/manifest.json" for node in project.records("smoke") if node.is_directory}
-    return {name: entry(project.path(name)).sha256 for name in sorted(names)}
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +29,7 @@ def twice(
 
 
 def test_every_table_checkpoint_claim_and_figure_has_the_same_digest(twice: tuple[Path, Path]) -> None:
-    first, second = results(twice[0]), results(twice[1])
+    first, second = digests(twice[0]), digests(twice[1])
     assert len(first) > 100
     assert {Path(name).suffix for name in first} >= {".csv", ".parquet", ".safetensors", ".json", ".pdf", ".png"}
     differing = {name for name in first.keys() | second.keys() if first.get(name) != second.get(name)}
@@ -50,11 +42,11 @@ def test_every_table_checkpoint_claim_and_figure_has_the_same_digest(twice: tupl
 
 def test_a_job_repeated_alone_gives_its_bytes_again(twice: tuple[Path, Path]) -> None:
     second = twice[1]
-    before = results(second)
+    before = digests(second)
     shutil.rmtree(second / "results/smoke/contrast")
     (second / "figures/smoke/data/gate.csv").unlink()
     command = [".venv/bin/snakemake", "--cores", "2", "--config", "scale=smoke"]
     targets = ["results/smoke/contrast/manifest.json", "figures/smoke/data/gate.csv"]
     done = subprocess.run([*command[:3], *targets, *command[3:]], cwd=second, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
-    assert {name: results(second)[name] for name in before} == before
+    assert {name: digests(second)[name] for name in before} == before
