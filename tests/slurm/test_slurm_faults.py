@@ -16,7 +16,9 @@ TARGETS = ("results/smoke/demonstrations/manifest.json", "results/smoke/overlap/
 def starved(sent) -> subprocess.CompletedProcess[str]:
     """Two jobs: one asked for a GPU that no program can use here, the other for more disk than there is."""
     asked = ("demonstrations:gpu=1", "overlap:disk_mb=999999999")
-    return sent.snakemake(*TARGETS, "--retries", "0", "--set-resources", *asked)
+    return sent.snakemake(
+        *TARGETS, "--retries", "0", "--slurm-init-seconds-before-status-checks", "5", "--set-resources", *asked
+    )
 
 
 def test_a_job_without_the_gpu_it_asked_for_stops_with_both_numbers(starved) -> None:

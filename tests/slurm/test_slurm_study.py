@@ -22,7 +22,7 @@ PROJECT = Path(__file__).parents[2]
 KEYS = {"overlap": "demonstrations"}
 """Rules that ask for what stands under another rule's name."""
 
-pytestmark = [pytest.mark.slow, pytest.mark.browser]
+pytestmark = [pytest.mark.slow, pytest.mark.browser, pytest.mark.timeout(2400)]
 
 
 def megabytes(text: str) -> float:
