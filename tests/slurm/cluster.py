@@ -56,7 +56,7 @@ InactiveLimit=0
 GresTypes=gpu
 NodeName={host} NodeAddr=127.0.0.1 CPUs=128 Boards=1 SocketsPerBoard=1 CoresPerSocket=128 ThreadsPerCore=1 \
 RealMemory=1000000 Gres=gpu:h200:{gpus} State=UNKNOWN
-PartitionName=cpu Nodes={host} Default=YES MaxTime=2-00:00:00 MaxCPUsPerNode=4 State=UP DefMemPerCPU=256
+PartitionName=cpu Nodes={host} Default=YES MaxTime=2-00:00:00 MaxCPUsPerNode=8 State=UP DefMemPerCPU=256
 PartitionName=gpu Nodes={host} Default=NO MaxTime=2-00:00:00 State=UP DefMemPerCPU=256
 """
 

@@ -15,6 +15,8 @@ import pytest
 import yaml
 from cluster import Cluster, obstacle
 
+from headroom.provenance import attempts
+
 PROJECT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^# ---- This site.*?^# -{60,}$", re.MULTILINE | re.DOTALL)
 RULES = (
@@ -82,6 +84,11 @@ class Sent:
                 cwd=self.folder, env=self.environment(), stdin=subprocess.DEVNULL, stdout=screen, stderr=screen,
             )  # fmt: skip
 
+    def started(self) -> set[str]:
+        """Outputs whose jobs have begun to work."""
+        log = self.folder / "results" / "smoke" / attempts.NAME
+        return {line["output"] for line in attempts.read(log) if line["event"] == "started"} if log.is_file() else set()
+
     def wait_for(self, what: Callable[[], object], controller: subprocess.Popen[bytes]) -> None:
         """Wait until ``what`` is true; fail with the screen when the controller ends before."""
         for _ in range(600):
@@ -93,6 +100,17 @@ class Sent:
         pytest.fail((self.folder / "screen.txt").read_text()[-4000:])
 
 
+def preempt(sent: Sent, comment: str) -> None:
+    """Take a running job off its node and queue it again, as a partition with PreemptMode=REQUEUE does."""
+    (job,) = (job["JobId"] for job in sent.cluster.jobs() if job["Comment"] == comment)
+    sent.cluster.ask("scontrol", "requeue", job)
+    for _ in range(120):
+        if sent.cluster.ask("squeue", "-h", "-j", job, "-o", "%T").strip() == "PENDING":
+            break
+        time.sleep(0.5)
+    sent.cluster.ask("scontrol", "update", f"JobId={job}", "StartTime=now")  # Slurm itself waits two minutes
+
+
 def for_this_site(profile: str) -> str:
     """The profile with the lines of its site block uncommented, and this site's names in them."""
     match = BLOCK.search(profile)
@@ -100,7 +118,7 @@ def for_this_site(profile: str) -> str:
     lines = [line.removeprefix("# ") for line in match[0].splitlines()[1:-1]]
     kept = [line for line in lines if not re.match(r"  (slurm_account|slurm_partition|constraint)|slurm-qos", line)]
     text = "\n".join(kept).replace("'a100'", "'h200'").replace("max_gpu: 4", "max_gpu: 8")
-    text = text.replace("cpu: {", "cpu: {max_threads: 4, ").replace("checks: 20", "checks: 10")
+    text = text.replace("cpu: {", "cpu: {max_threads: 8, ").replace("checks: 20", "checks: 10")
     return profile[: match.start()] + text + profile[match.end() :]
 
 
@@ -121,10 +139,10 @@ def sent(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory, copy_projec
 
 @pytest.fixture(scope="session")
 def finished(sent: Sent) -> Sent:
-    """The whole smoke study by Slurm, whose controller was killed in the middle and recovered as the docs say."""
+    """The whole smoke study by Slurm: a job was preempted, the controller killed and recovered as the docs say."""
     controller = sent.controller()
-    at_work = ("squeue", "-h", "-t", "RUNNING", "-o", "%k")
-    sent.wait_for(lambda: "rule_sft" in sent.cluster.ask(*at_work), controller)
+    sent.wait_for(lambda: sent.started() >= {"results/smoke/sft/sft", "results/smoke/sft/base"}, controller)
+    preempt(sent, "rule_sft_wildcards_base")
     controller.send_signal(signal.SIGKILL)
     controller.wait()
     screen = (sent.folder / "screen.txt").read_text()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import signal
@@ -100,12 +101,17 @@ def test_jobs_that_outlived_their_controller_count_and_no_job_ran_twice(finished
         if line["event"] == "started" and line["stage"] not in ("train.demonstrations", "measure.overlap")
     )
     assert len(started) > 30
+    assert started.pop("results/smoke/sft/base") == 2, "it was preempted once"
     assert set(started.values()) == {1}
 
 
-def test_records_name_the_slurm_job_that_made_them(finished) -> None:
-    import json
+def test_a_preempted_job_is_started_again_by_slurm_under_its_id(finished) -> None:
+    record = json.loads((finished.folder / "results/smoke/sft/base/run.json").read_bytes())
+    assert record["scheduler"]["restarts"] == 1
+    assert [attempt["ending"] for attempt in record["earlier_attempts"]] == ["interrupted"]
 
+
+def test_records_name_the_slurm_job_that_made_them(finished) -> None:
     record = json.loads((finished.folder / "results/smoke/grpo/grid-05/run.json").read_bytes())
     jobs = {job["JobId"]: rule_of(job) for job in finished.cluster.jobs() if job["WorkDir"] == str(finished.folder)}
     assert record["scheduler"]["kind"] == "slurm"
@@ -128,23 +134,27 @@ def test_at_scale_paper_the_gpu_jobs_ask_for_their_gpus_and_ctrl_c_cancels_them(
 ) -> None:
     held = type(finished)(tmp_path / "headroom", cluster)
     shutil.copytree(finished.folder, held.folder, symlinks=True)
-    numbers = held.folder / "workflow/scales/smoke.yaml"
-    study = yaml.safe_load(numbers.read_text())
-    study["resources"] = yaml.safe_load((PROJECT / "workflow/scales/paper.yaml").read_text())["resources"]
-    numbers.write_text(yaml.safe_dump(study))
-    resources = table(numbers)
+    resources = table(PROJECT / "workflow/scales/paper.yaml")
+    assert 0 not in {resources[rule].gpu for rule in ("grpo", "evaluate", "reading")}
     targets = {"reading": "reading", "grpo": "grpo/grid-05", "evaluate": "evaluate/sft", "overlap": "overlap"}
-    assert {resources[rule].gpu for rule in ("grpo", "evaluate", "reading")} != {0}
+    wanted = {rule: resources.get(KEYS.get(rule, rule)) or resources["default"] for rule in targets}
+    sizes = [
+        f"{rule}:{name}={getattr(of_rule, name)}"
+        for rule, of_rule in wanted.items()
+        for name in ("mem_mb", "runtime", "gpu")
+    ]
+    threads = [f"{rule}={of_rule.threads}" for rule, of_rule in wanted.items()]
+    names = [f"results/smoke/{target}/manifest.json" for target in targets.values()]
     for partition in ("cpu", "gpu"):
         cluster.ask("scontrol", "update", f"PartitionName={partition}", "State=DOWN")
-    controller = held.controller("-f", *(f"results/smoke/{target}/manifest.json" for target in targets.values()))
+    controller = held.controller("-f", *names, "--set-resources", *sizes, "--set-threads", *threads)
     try:
         held.wait_for(lambda: len(cluster.ask("squeue", "-h").splitlines()) == len(targets), controller)
         waiting = {rule_of(job): job for job in cluster.jobs() if job["JobState"] == "PENDING"}
         assert set(waiting) == set(targets)
         for rule, job in waiting.items():
             assert asked(job) == expected(rule, resources), rule
-            assert (job["Partition"] == "gpu") == (resources.get(rule, Resources()).gpu > 0 or job["CPUs/Task"] > "4")
+            assert job["Partition"] == ("gpu" if wanted[rule].gpu else "cpu"), rule
         controller.send_signal(signal.SIGINT)
         assert controller.wait(timeout=120) != 0
         assert cluster.ask("squeue", "-h") == ""
