@@ -98,7 +98,7 @@ def test_jobs_that_outlived_their_controller_count_and_no_job_ran_twice(finished
     started = Counter(
         line["output"]
         for line in attempts.read(finished.folder / "results/smoke" / attempts.NAME)
-        if line["event"] == "started" and line["stage"] not in ("train.demonstrations", "measure.overlap")
+        if line["event"] == "started" and line["stage"] != "train.demonstrations"
     )
     assert len(started) > 30
     assert started.pop("results/smoke/sft/base") == 2, "it was preempted once"

@@ -3,6 +3,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(workflow.basedir, "src")))
 
+from headroom.cluster.start import before_jobs
 from headroom.config import resolve as configuration
 from headroom.config.workflow import any_of, load, options, prelude
 from headroom.provenance import closure
@@ -30,3 +31,10 @@ wildcard_constraints:
     run=any_of(WORKFLOW.init_of),
     policy=any_of(WORKFLOW.resolved.policies),
     figure=any_of(WORKFLOW.figures),
+
+
+onstart:
+    before_jobs(
+        workflow.executor_plugin.name,
+        getattr(workflow.executor_settings, "status_command", None),
+    )

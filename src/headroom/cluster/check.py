@@ -20,7 +20,7 @@ from typing import Literal
 from pydantic import TypeAdapter
 
 from headroom.cluster import profile as profiles
-from headroom.cluster.site import Site, ask
+from headroom.cluster.site import WITHOUT_ACCOUNTING, Site, ask
 from headroom.config.models import Resources
 from headroom.config.resolve import ConfigError, load_yaml, resolve, scale_file
 
@@ -29,11 +29,6 @@ LOCK = "requirements/main.txt"
 LONGEST_WAIT = 180
 """Seconds between two questions of the plugin about its jobs, at most."""
 OF_ONE_MACHINE = {"ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "tmpfs", "overlay"}
-WITHOUT_ACCOUNTING = (
-    "uncomment both lines in slurm/config.yaml, or give --slurm-status-command squeue "
-    "--slurm-init-seconds-before-status-checks 20"
-)
-
 State = Literal["ok", "note", "missing"]
 
 

@@ -12,6 +12,10 @@ from math import inf
 
 PROGRAMS = ("sinfo", "sbatch", "squeue", "scancel", "scontrol", "srun")
 SECONDS = 30
+WITHOUT_ACCOUNTING = (
+    "uncomment both lines in slurm/config.yaml, or give --slurm-status-command squeue "
+    "--slurm-init-seconds-before-status-checks 20"
+)
 
 
 @dataclass(frozen=True)
@@ -98,8 +102,7 @@ class Site:
     @property
     def has_accounting(self) -> bool:
         """Whether ``sacct`` knows the jobs that ended."""
-        stored = self.settings.get("AccountingStorageType", "")
-        return stored.endswith("slurmdbd") and ask(["sacct", "-X", "-n", "-P", "--starttime", "now"]).ok
+        return ask(["sacct", "-X", "-n", "-P", "--starttime", "now"]).ok
 
     @cached_property
     def accounts(self) -> list[str] | None:

@@ -12,6 +12,7 @@ import yaml
 from headroom.cluster import profile as profiles
 from headroom.cluster.check import check, file_system
 from headroom.cluster.site import Site, minutes, number
+from headroom.cluster.start import before_jobs
 from headroom.config.models import Resources
 
 PROJECT = Path(__file__).parents[3]
@@ -46,6 +47,13 @@ def test_without_slurms_commands_the_rest_is_still_looked_at(monkeypatch: pytest
     assert found["profile"].state == found["plugin"].state == found["disk"].state == "ok"
     assert "partition" not in found
     assert Site().version.ok is False
+
+
+def test_a_start_without_slurms_commands_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    before_jobs("local")
+    with pytest.raises(SystemExit, match=r"executor slurm: not on the PATH: sinfo.*login node.*make slurm-check"):
+        before_jobs("slurm", "sacct")
 
 
 @pytest.mark.parametrize(
