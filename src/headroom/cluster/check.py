@@ -22,7 +22,7 @@ from pydantic import TypeAdapter
 from headroom.cluster import profile as profiles
 from headroom.cluster.site import WITHOUT_ACCOUNTING, Site, ask
 from headroom.config.models import Resources
-from headroom.config.resolve import ConfigError, load_yaml, resolve, scale_file
+from headroom.config.resolve import ConfigError, resolve, scale_content
 
 PLUGINS = ("snakemake", "snakemake-executor-plugin-slurm", "snakemake-executor-plugin-slurm-jobstep")
 LOCK = "requirements/main.txt"
@@ -73,7 +73,7 @@ def check(project: Path, scale: str, folder: Path) -> Iterator[Finding]:
 def _table(project: Path, scale: str) -> dict[str, Resources]:
     """Rule -> what its jobs ask for; judged even where another setting of the scale is wrong."""
     try:
-        content = load_yaml(project / scale_file(scale), scale_file(scale))
+        content = scale_content(project, scale)
         table = content.get("resources") if isinstance(content, dict) else None
         return {"default": Resources(), **TypeAdapter(dict[str, Resources]).validate_python(table or {})}
     except ValueError:  # said already, with the key

@@ -10,8 +10,10 @@ import shutil
 import socket
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from headroom.provenance.digest import sha256_file, sha256_text
 from headroom.provenance.project import relative, root, scrub
@@ -106,12 +108,17 @@ def machine() -> Machine:
     )
 
 
-def scheduler() -> Scheduler | None:
-    """The cluster job this process runs in; None when there is none."""
+def scheduler(earlier: Sequence[Mapping[str, Any]] = ()) -> Scheduler | None:
+    """The cluster job this process runs in; None when there is none.
+
+    A job that was preempted keeps its id. Slurm's own count of restarts does not reach a job of Snakemake, so the
+    attempts at the same output (``earlier``) under this id are counted too.
+    """
     job = os.environ.get("SLURM_JOB_ID")
     if job is None:
         return None
-    return Scheduler(kind="slurm", job=job, restarts=int(os.environ.get("SLURM_RESTART_COUNT", "0")))
+    restarts = sum(attempt.get("scheduler_job") == job for attempt in earlier)
+    return Scheduler(kind="slurm", job=job, restarts=max(restarts, int(os.environ.get("SLURM_RESTART_COUNT", "0"))))
 
 
 def cpu_seconds() -> float:

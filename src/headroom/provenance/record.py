@@ -201,7 +201,7 @@ class Job:
             git=self.git,
             packages=self.packages,
             machine=environment.machine(),
-            scheduler=environment.scheduler(),
+            scheduler=environment.scheduler(self.earlier),
             usage=Usage(
                 started=self.started,
                 ended=_now(),

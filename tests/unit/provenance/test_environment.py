@@ -65,3 +65,11 @@ def test_a_cluster_job_is_known_by_its_id(monkeypatch: pytest.MonkeyPatch) -> No
     state = environment.scheduler()
     assert state is not None
     assert (state.job, state.restarts) == ("17", 2)
+
+
+def test_a_preempted_job_counts_its_own_starts_and_no_other_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLURM_JOB_ID", "17")
+    monkeypatch.delenv("SLURM_RESTART_COUNT", raising=False)
+    state = environment.scheduler([{"scheduler_job": "16"}, {"scheduler_job": "17"}, {"scheduler_job": None}, {}])
+    assert state is not None
+    assert state.restarts == 1
