@@ -29,7 +29,7 @@ PROMPTS, TOKENS = 8, 8
 """Sequences of a canary, and sampled tokens of each."""
 
 TOLERANCE = {"float32": 1e-3, "bfloat16": 0.5}
-"""Nats. With tiny models rounding came to 1e-5 in float32, and to 0.08 in bfloat16, which rounds a logit of 16 by 0.06."""
+"""Nats. Rounding of tiny models came to 1e-5 in float32 and to 0.08 in bfloat16, where a logit of 16 is off by 0.06."""
 
 
 def canary_prompts(vocabulary: int, longest: int, block: int) -> list[npt.NDArray[np.int32]]:
