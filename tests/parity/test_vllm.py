@@ -20,6 +20,7 @@ PYTHON = PROJECT / ".venv-vllm/bin/python"
 pytestmark = [
     pytest.mark.vllm,
     pytest.mark.slow,
+    pytest.mark.timeout(1800),  # a minute on idle cores, most of it vLLM's start
     pytest.mark.skipif(not PYTHON.exists(), reason="no .venv-vllm (make setup-vllm makes it)"),
 ]
 LAUNCHERS = {
