@@ -118,7 +118,7 @@ def for_this_site(profile: str) -> str:
     lines = [line.removeprefix("# ") for line in match[0].splitlines()[1:-1]]
     kept = [line for line in lines if not re.match(r"  (slurm_account|slurm_partition|constraint)|slurm-qos", line)]
     text = "\n".join(kept).replace("'a100'", "'h200'").replace("max_gpu: 4", "max_gpu: 8")
-    text = text.replace("cpu: {", "cpu: {max_threads: 8, ").replace("checks: 20", "checks: 10")
+    text = text.replace("cpu: {", "cpu: {max_threads: 8, ").replace("checks: 20", "checks: 3")
     return profile[: match.start()] + text + profile[match.end() :]
 
 

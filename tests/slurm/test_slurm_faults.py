@@ -10,7 +10,7 @@ import pytest
 
 pytestmark = [pytest.mark.slow]
 TARGET = "results/smoke/demonstrations/manifest.json"
-ONCE = ("--retries", "0", "--slurm-init-seconds-before-status-checks", "5")
+ONCE = ("--retries", "0", "--slurm-init-seconds-before-status-checks", "9")
 
 
 @pytest.fixture(scope="module")
