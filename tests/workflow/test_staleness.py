@@ -178,3 +178,25 @@ def test_another_scale_shares_nothing_with_this_one(study) -> None:
     stale = study.stale(scale="tiny")
     assert "demonstrations" in stale
     assert len([job for job in stale if job.startswith("grpo ")]) == 34
+
+
+def test_another_file_in_the_folder_that_a_model_is_read_from_trains_it_again(study) -> None:
+    given = study.folder / "checkpoints" / "given"
+    given.mkdir(parents=True)
+    (given / "config.json").write_text("{}")
+    scale = "workflow/scales/smoke.yaml"
+    tiny = yaml.safe_dump({"model": yaml.safe_load((study.folder / scale).read_text())["model"]})
+    text = (study.folder / scale).read_text()
+    block = text[text.index("model:") : text.index("world:")]
+    assert yaml.safe_dump(yaml.safe_load(block)) == tiny
+    try:
+        with study.edited(scale, block, "model: {kind: pretrained, name_or_path: checkpoints/given}\n\n"):
+            supervised = "results/smoke/sft/sft/manifest.json"
+            made = study.snakemake(supervised)
+            assert made.returncode == 0, made.stdout + made.stderr
+            assert study.stale(supervised) == set()
+            (given / "config.json").write_text('{"model_type": "llama"}')
+            assert study.stale(supervised) == {"sft sft"}
+    finally:
+        made = study.snakemake()  # the study is shared: as it was
+        assert made.returncode == 0, made.stdout + made.stderr

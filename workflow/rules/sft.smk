@@ -4,6 +4,7 @@ rule sft:
         config="<config>/sft/{init}.json",
         demonstrations="<results>/demonstrations/manifest.json",
         table=ancient("<results>/demonstrations/demonstrations.parquet"),
+        model=WORKFLOW.model_files,
         sources=closure.sources("train.sft"),
         environment="envs/train.yaml",
     output:

@@ -7,6 +7,7 @@ file a job, and the bytes of that file decide what reruns.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -62,6 +63,14 @@ class PretrainedModel(Strict):
 
 
 Model = Annotated[TinyModel | PretrainedModel, Field(discriminator="kind")]
+
+
+def model_files(model: TinyModel | PretrainedModel) -> list[Path]:
+    """The files of the folder that a pretrained model is read from, sorted; none of a hub name: its commit pins it."""
+    if isinstance(model, TinyModel) or not Path(model.name_or_path).is_dir():
+        return []
+    kinds = (".json", ".safetensors", ".txt", ".jinja", ".model")
+    return sorted(path for path in Path(model.name_or_path).iterdir() if path.suffix in kinds and path.is_file())
 
 
 class WorldSettings(Strict):

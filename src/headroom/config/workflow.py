@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from headroom.config.models import Resources
+from headroom.config.models import Resources, model_files
 from headroom.config.resolve import SUPERVISED, ConfigError, Resolved, resolve, write
 from headroom.provenance.release import Release, for_tier
 
@@ -68,6 +68,11 @@ class Workflow:
     def judges(self) -> bool:
         """Whether the tables that claims are judged by are made, or released."""
         return self.makes("evals") or f"results/{self.scale}/contrast/contrasts.csv" in self.released.files
+
+    @cached_property
+    def model_files(self) -> list[str]:
+        """The files of the checkpoint folder that a scale's model is read from."""
+        return [str(path) for path in model_files(self.resolved.study.model)]
 
     @cached_property
     def init_of(self) -> dict[str, str]:

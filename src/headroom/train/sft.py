@@ -23,7 +23,7 @@ import typer
 from headroom.agent import tokenizer
 from headroom.agent.codec import Codec, SlotCodec
 from headroom.config.jobs import SftJob, load_job
-from headroom.config.models import PretrainedModel, Sft, TinyModel
+from headroom.config.models import PretrainedModel, Sft, TinyModel, model_files
 from headroom.files import write_parquet
 from headroom.policy.load import Policy, load_policy, save_policy
 from headroom.policy.repeatable import repeatable
@@ -187,7 +187,7 @@ def main(
     """Train one initialisation on the demonstrations."""
     repeatable()
     settings = load_job(config, SftJob)
-    inputs = {"demonstrations": demonstrations}
+    inputs = {"demonstrations": demonstrations, "model": model_files(settings.model)}
     framing: dict[str, Any] = {"inputs": inputs, "config": config, "seeds": {"sft": settings.sft.seed}}
     with (
         start_processes(settings.sft.trainer.processes) as processes,

@@ -1,3 +1,5 @@
+import hashlib
+import json
 import os
 import signal
 import subprocess
@@ -13,8 +15,8 @@ from transformers import AutoModelForCausalLM
 
 from headroom.agent.codec import SlotCodec
 from headroom.config.jobs import SftJob, dump_job
-from headroom.config.models import Sft, TinyModel
-from headroom.policy.load import load_policy
+from headroom.config.models import PretrainedModel, Sft, TinyModel
+from headroom.policy.load import load_policy, save_policy
 from headroom.policy.sampler import TorchSampler
 from headroom.train import checkpoint, sft
 from headroom.train.batch import Example
@@ -201,10 +203,10 @@ def test_the_table_order_does_not_matter(tmp_path):
     assert table["seed"].tolist() == list(range(40))
 
 
-def write_job(folder, **changes):
+def write_job(folder, model=MODEL, **changes):
     (folder / "demonstrations").mkdir()
     demonstrations().to_parquet(folder / "demonstrations" / "demonstrations.parquet")
-    (folder / "sft.json").write_text(dump_job(SftJob(name="sft", model=MODEL, sft=settings(**changes))))
+    (folder / "sft.json").write_text(dump_job(SftJob(name="sft", model=model, sft=settings(**changes))))
 
 
 def command(folder, output):
@@ -283,6 +285,29 @@ def test_the_stage_leaves_a_checkpoint_tables_and_a_record(tmp_path, monkeypatch
     assert isinstance(policy.codec, SlotCodec)
     assert len(pd.read_parquet(tmp_path / "out" / "steps.parquet")) == 4
     assert (tmp_path / "out" / "run.json").is_file()
+
+
+def test_a_folder_of_weights_is_where_it_starts_and_every_file_of_it_is_in_the_record(tmp_path):
+    model, codec = sft.initialise(MODEL, demonstrations(), 0)
+    given = tmp_path / "given"
+    save_policy(model, codec, given)
+    (given / "optimizer.pt").write_bytes(b"never read")
+    write_job(tmp_path, PretrainedModel(name_or_path=str(given), dtype="float32"), steps=1, learning_rate=1e-6)
+    threads = torch.get_num_threads()
+    try:
+        sft.main(tmp_path / "sft.json", tmp_path / "demonstrations", tmp_path / "out")
+    finally:
+        torch.use_deterministic_algorithms(False)
+        torch.set_num_threads(threads)
+    before, after = weights(model), weights(load_policy(tmp_path / "out" / "checkpoint").model)
+    assert not same(before, after)
+    assert all(torch.allclose(before[name], after[name], atol=1e-5) for name in before)
+    inputs = json.loads((tmp_path / "out" / "run.json").read_bytes())["inputs"]
+    read = {Path(item["path"]).name: item["sha256"] for item in inputs if item["name"].startswith("model.")}
+    assert read == {
+        path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in given.iterdir() if path.suffix != ".pt"
+    }
+    assert {"config.json", "model.safetensors", "slots.json", "tokenizer.json"} <= set(read)
 
 
 def test_the_stage_refuses_missing_demonstrations_with_one_line(tmp_path):
