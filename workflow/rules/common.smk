@@ -6,7 +6,7 @@ sys.path.insert(0, str(Path(workflow.basedir, "src")))
 from headroom.cluster.start import before_jobs
 from headroom.config import resolve as configuration
 from headroom.config.workflow import any_of, load, options, prelude
-from headroom.provenance import closure
+from headroom.provenance.closure import Lists
 
 shell.prefix(
     prelude(conda="conda" in map(str, workflow.deployment_settings.deployment_method))
@@ -16,6 +16,8 @@ try:
     WORKFLOW = load(config, Path(workflow.basedir))
 except configuration.ConfigError as error:
     sys.exit(f"headroom: {error}")
+
+closure = Lists(Path(workflow.basedir), f"results/{WORKFLOW.scale}/config/sources")
 
 
 pathvars:

@@ -1,7 +1,8 @@
 """The source files that can change a stage's result: its module, everything it imports from this package, and the
 data files beside them.
 
-Every stage's rule lists its closure as input, so an edit reruns exactly the stages that read the edited file.
+Every stage's rule has its closure as input, so an edit reruns exactly the stages that read the edited file. It is one
+input, a list of digests (:class:`Lists`): the sources of a thousand jobs would be most of what Snakemake looks at.
 Imports are read from the syntax tree, those inside functions and ``if TYPE_CHECKING`` included: the closure is static
 and may only be too large. A package on the way (``headroom/train/__init__.py``) belongs to it too.
 """
@@ -9,6 +10,8 @@ and may only be too large. A package on the way (``headroom/train/__init__.py``)
 from __future__ import annotations
 
 import ast
+import secrets
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
@@ -25,6 +28,7 @@ WITHOUT_EFFECT = ("headroom.config.", "headroom.provenance.")
 bytes of its resolved file, which is an input of its own. An edit there reruns nothing."""
 
 
+@cache
 def _module_file(name: str, source: Path) -> Path | None:
     base = source.joinpath(*name.split("."))
     for path in (base / "__init__.py", base.with_suffix(".py")):
@@ -91,7 +95,7 @@ def files(stage: str, source: Path = SOURCE) -> list[Path]:
 
 
 def sources(stage: str, source: Path = SOURCE) -> list[str]:
-    """The closure as Snakemake inputs: paths relative to the project, with ``/``."""
+    """The closure: paths relative to the project, with ``/``."""
     return [path.relative_to(source.parent).as_posix() for path in files(stage, source)]
 
 
@@ -100,6 +104,36 @@ def digests(stage: str, source: Path = SOURCE) -> dict[str, str]:
     return {path.relative_to(source.parent).as_posix(): sha256_file(path) for path in files(stage, source)}
 
 
-def digest(of: dict[str, str]) -> str:
-    """One sha256 for a closure."""
-    return sha256_text("".join(f"{value}  {name}\n" for name, value in sorted(of.items())))
+def listing(of: Mapping[str, str]) -> str:
+    """A closure as ``sha256sum --check`` reads it: one line a file, sorted by path."""
+    return "".join(f"{value}  {name}\n" for name, value in sorted(of.items()))
+
+
+def digest(of: Mapping[str, str]) -> str:
+    """One sha256 for a closure: that of its listing."""
+    return sha256_text(listing(of))
+
+
+class Lists:
+    """Closures as Snakemake inputs: one small file a stage, written where the sources are no longer what it says.
+
+    Snakemake compares it by content, so an edit that is taken back makes nothing stale, and neither does a touch. The
+    sha256 of a list is the ``sources.sha256`` of the records that the stage writes.
+    """
+
+    def __init__(self, project: Path, folder: str) -> None:
+        """``folder``: where the lists lie, relative to the project, with ``/``."""
+        self.project, self.folder = project, folder
+        self.sources = cache(self._sources)
+        """Stage -> its list, relative to the project. Read once, as the rules are."""
+
+    def _sources(self, stage: str) -> str:
+        name = f"{self.folder}/{stage}.sha256"
+        path, text = self.project / name, listing(digests(stage, self.project / "src"))
+        if not path.is_file() or path.read_text(encoding="utf-8") != text:
+            # Moved into place: the jobs of a cluster read the rules too, many at a time.
+            path.parent.mkdir(parents=True, exist_ok=True)
+            part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+            part.write_text(text, encoding="utf-8", newline="\n")
+            part.replace(path)
+        return name

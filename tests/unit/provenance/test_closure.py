@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from headroom.provenance import closure
+from headroom.provenance.digest import sha256_file
 
 
 def package(folder: Path, **files: str) -> Path:
@@ -97,3 +99,26 @@ def test_the_digest_of_a_closure_changes_with_any_byte_of_any_file(tmp_path: Pat
     before = closure.digest(closure.digests("a", source))
     (source / "headroom" / "b.py").write_text("x = 2")
     assert closure.digest(closure.digests("a", source)) != before
+
+
+def test_the_list_of_a_stage_is_written_only_where_its_sources_are_others(tmp_path: Path) -> None:
+    package(tmp_path, a="import headroom.b", b="x = 1", other="y = 1")
+    name = closure.Lists(tmp_path, "results/smoke/config/sources").sources("a")
+    path = tmp_path / name
+    first, written = path.read_bytes(), path.stat().st_mtime_ns
+    for module, text, same in (("other", "y = 2", True), ("b", "x = 1", True), ("b", "x = 2", False)):
+        (tmp_path / f"src/headroom/{module}.py").write_text(text)
+        assert closure.Lists(tmp_path, "results/smoke/config/sources").sources("a") == name
+        assert (path.read_bytes() == first) == same
+        assert (path.stat().st_mtime_ns == written) == same
+    assert [item.name for item in path.parent.iterdir()] == ["a.sha256"]
+
+
+def test_the_list_of_a_stage_is_what_its_records_digest_and_what_sha256sum_checks(tmp_path: Path) -> None:
+    source = package(tmp_path, a="import headroom.b", b="x = 1")
+    path = tmp_path / closure.Lists(tmp_path, "lists").sources("a")
+    assert sha256_file(path) == closure.digest(closure.digests("a", source))
+    command = ["sha256sum", "--check", "--strict", path]
+    assert subprocess.run(command, cwd=tmp_path, capture_output=True, check=False).returncode == 0
+    (source / "headroom/b.py").write_text("x = 2")
+    assert subprocess.run(command, cwd=tmp_path, capture_output=True, check=False).returncode != 0
