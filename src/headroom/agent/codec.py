@@ -24,6 +24,8 @@ from headroom.files import write_json
 Ids = npt.NDArray[np.int32]
 
 SLOTS_FILE = "slots.json"
+VOCABULARIES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt")
+"""Files that hold a tokenizer's tokens; one is enough."""
 ACTION_ROOM = 64  # tokens of the context that a prompt leaves for an action
 
 
@@ -226,6 +228,8 @@ def load_codec(folder: Path, *, context: int | None = None) -> Codec:
             name: (folder / name).read_bytes() for name in (*tokenizer.FILES, SLOTS_FILE) if (folder / name).is_file()
         }
         return SlotCodec(tokenizer.read_vocabulary(folder), slot_count=count, limit=limit, files=files)
+    if not any((folder / name).is_file() for name in VOCABULARIES):  # the library would make an empty one up
+        raise ValueError(f"{folder}: holds no tokenizer (none of {', '.join(VOCABULARIES)}); copy it there, too")
     from transformers import AutoTokenizer, GenerationConfig
 
     try:

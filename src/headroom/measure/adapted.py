@@ -20,6 +20,7 @@ from headroom.measure.edit import check_pair
 from headroom.measure.lora import adapter_modules, is_adapter, module_scale
 from headroom.measure.spectrum import factored_squared_singular_values
 from headroom.measure.weights import Checkpoint, Tensor, encode, open_checkpoint, ties_head
+from headroom.policy.vision import PREFIX
 
 _REWRITES_THE_BASE = ("pissa", "olora", "corda", "loftq", "lora_ga")
 _VARIANTS = (
@@ -127,7 +128,23 @@ def open_pair(base: Path, policy: Path) -> tuple[Checkpoint, Checkpoint]:
     if is_adapter(policy) and not is_adapter(base):
         return adapted(ours, theirs)
     check_pair(ours, theirs)
-    return ours, theirs
+    return ours, with_shared_tower(ours, theirs)
+
+
+def with_shared_tower(ours: Checkpoint, theirs: Checkpoint) -> Checkpoint:
+    """``theirs`` with the very tensor objects of ``ours`` for the vision tower, where the bytes of all of it are equal.
+
+    Training on text carries the tower along: it did not move, no graft of it does anything, and random controls drawn
+    from it would move nothing.
+    """
+    tower = [name for name in ours.tensors if name.startswith(PREFIX)]
+    if not tower or not all(_equal(ours.tensors[name], theirs.tensors[name]) for name in tower):
+        return theirs
+    return replace(theirs, tensors=theirs.tensors | {name: ours.tensors[name] for name in tower})
+
+
+def _equal(one: Tensor, other: Tensor) -> bool:
+    return all(one.read(first, count) == other.read(first, count) for first, count in one.chunks())
 
 
 def switched(one: Checkpoint, other: Checkpoint) -> frozenset[str]:

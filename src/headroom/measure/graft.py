@@ -27,6 +27,7 @@ from headroom.measure.graft_plan import Planned, plan
 from headroom.measure.graft_tables import graft_table, interaction_table
 from headroom.measure.task_sets import read_task_sets, tasks_of
 from headroom.measure.weights import Checkpoint, decode
+from headroom.policy.vision import PREFIX
 
 Play = Callable[[str], list[Episode]]
 """Plays whatever the model holds now on all pages; the argument labels the progress line."""
@@ -42,6 +43,8 @@ def overlay(model: Any, edit: Edit, base: Checkpoint, donor: Checkpoint) -> None
     state = model.state_dict(keep_vars=True)
     left = {id(parameter): name for name, parameter in model.named_parameters()}
     for name, tensor in base.tensors.items():
+        if name.startswith(PREFIX) and name not in state:  # a vision tower stays on disk: no text passes through it
+            continue
         if name not in state or tuple(state[name].shape) != tensor.shape:
             raise ValueError(f"{tensor.path}: tensor {name} does not fit the loaded model")
         target = state[name].view(-1)

@@ -18,6 +18,7 @@ from typing import Annotated
 import typer
 
 from headroom.measure import groups
+from headroom.measure.adapted import with_shared_tower
 from headroom.measure.edit import Edit, Swap, check_pair, delta_norm, edited, random_control
 from headroom.measure.lora import is_adapter, write_adapter_graft
 from headroom.measure.weights import Checkpoint, copy_side_files, new_folder, open_checkpoint
@@ -77,6 +78,7 @@ def build(
         return write_adapter_graft(donor, names, output, bands=bands)
     ours, theirs = open_checkpoint(base), open_checkpoint(donor)
     check_pair(ours, theirs)
+    theirs = with_shared_tower(ours, theirs)
     chosen = groups.select(ours, names, bands)
     norm = delta_norm(ours, theirs, chosen)
     count = groups.parameter_count(ours, chosen)

@@ -28,6 +28,7 @@ from torch import Tensor, nn
 from headroom.measure.weights import Checkpoint, ties_head
 from headroom.policy.decoder import Body, known
 from headroom.policy.forward import run_layer
+from headroom.policy.vision import text_config
 
 Ids = npt.NDArray[np.int32]
 _HEAD_ROWS = 8192  # rows of the output matrix at a time
@@ -203,7 +204,7 @@ def _prefix(checkpoint: Checkpoint) -> str:
 def _own_decoder(config: Mapping[str, Any]) -> Any:
     """This project's decoder on the meta device."""
     with torch.device("meta"):
-        return Body(config).eval()
+        return Body(text_config(config)).eval()
 
 
 def _empty_decoder(folder: Path) -> Any:

@@ -8,6 +8,10 @@ logits, and the reverse (held by tests). What this class does not know (scaled R
 Architecture: pre-norm blocks with RMSNorm (arXiv 1910.07467), rotary positions (2104.09864), grouped-query attention
 (2305.13245) and SwiGLU (2002.05202); Qwen3 adds a norm on queries and keys (2505.09388). The order of execution is in
 ``headroom.policy.forward``.
+
+Of a Qwen3-VL (arXiv 2511.21631) this is the language part, a Qwen3. Its positions have three axes (time, height,
+width) whose frequencies are interleaved; of text all three are equal, which makes them plain rotary positions, and the
+features that images add to the first blocks are absent. The vision tower stays on disk (``headroom.policy.vision``).
 """
 
 from __future__ import annotations
@@ -18,14 +22,26 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors import safe_open
+from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.nn import functional
 
 from headroom.files import write_json
-from headroom.policy.files import GENERATION, WEIGHTS, weight_files
+from headroom.policy.files import GENERATION, INDEX, WEIGHTS, weight_files
+from headroom.policy.forward import body_and_head
+from headroom.policy.vision import LANGUAGE_FILE, PREFIX, VISION_FILE, carry, text_config
 
-_CLASSES = {"llama": "LlamaForCausalLM", "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM"}
+_CLASSES = {
+    "llama": "LlamaForCausalLM",
+    "qwen2": "Qwen2ForCausalLM",
+    "qwen3": "Qwen3ForCausalLM",
+    "qwen3_vl": "Qwen3VLForConditionalGeneration",
+}
+_TEXT = {"qwen3_vl": "qwen3_vl_text"}
+"""``model_type`` of the decoder inside, where it is another."""
+_NORMED = ("qwen3", "qwen3_vl_text")
+"""Those with a norm on queries and keys."""
 
 
 class Linear(nn.Linear):
@@ -84,7 +100,7 @@ class Attention(nn.Module):
         self.k_proj = Linear(width, shared * head_width, bias=bias)
         self.v_proj = Linear(width, shared * head_width, bias=bias)
         self.o_proj = Linear(heads * head_width, width, bias=bias and kind != "qwen2")
-        if kind == "qwen3":
+        if kind in _NORMED:
             self.q_norm = RmsNorm(head_width, config["rms_norm_eps"])
             self.k_norm = RmsNorm(head_width, config["rms_norm_eps"])
 
@@ -128,20 +144,36 @@ class Body(nn.Module):
         self.rotary_emb = Rotary(head_width, _rope_base(config))
 
 
-class Decoder(nn.Module):
-    """A causal language model; ``config`` is the content of its ``config.json``. Its weights start undefined."""
+class LanguagePart(nn.Module):
+    """What a Qwen3-VL holds beside its vision tower; here for the names of its parameters."""
 
-    def __init__(self, config: Mapping[str, Any], generation: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, text: Mapping[str, Any]) -> None:
         super().__init__()
-        self.config, self.generation = dict(config), dict(generation or {})
-        self.model = Body(config)
-        self.lm_head = Linear(config["hidden_size"], config["vocab_size"], bias=False)
+        self.language_model = Body(text)
+
+
+class Decoder(nn.Module):
+    """A causal language model; ``config`` is the content of its ``config.json``. Its weights start undefined.
+
+    ``source`` is the checkpoint folder that a Qwen3-VL's vision tower is carried from when the model is saved.
+    """
+
+    def __init__(
+        self, config: Mapping[str, Any], generation: Mapping[str, Any] | None = None, source: Path | None = None
+    ) -> None:
+        super().__init__()
+        self.config, self.generation, self.source = dict(config), dict(generation or {}), source
+        text = text_config(config)
+        self.seeing = config["model_type"] in _TEXT
+        self.model = LanguagePart(text) if self.seeing else Body(text)
+        self.lm_head = Linear(text["hidden_size"], text["vocab_size"], bias=False)
         self.tie()
 
     def tie(self) -> None:
         """Make the output matrix the embedding where the configuration says so (again, after new weights came in)."""
-        if self.config.get("tie_word_embeddings", False):
-            self.lm_head.weight = self.model.embed_tokens.weight
+        inner = text_config(self.config).get("tie_word_embeddings", False)
+        if self.config.get("tie_word_embeddings", inner):
+            self.lm_head.weight = body_and_head(self)[0].embed_tokens.weight
 
     @property
     def dtype(self) -> torch.dtype:
@@ -154,26 +186,42 @@ class Decoder(nn.Module):
         return self.lm_head.weight.device
 
     def save_pretrained(self, folder: str) -> None:
-        """Write the configurations and the weights, tied ones once; equal models give equal bytes."""
+        """Write the configurations and the weights, tied ones once; equal models give equal bytes.
+
+        Raises:
+            ValueError: the vision tower of a Qwen3-VL is not where it came from.
+        """
         path = Path(folder)
-        write_json(path / "config.json", self.config | {"dtype": str(self.dtype).removeprefix("torch.")})
+        config = self.config | {"dtype": str(self.dtype).removeprefix("torch.")}
+        if self.seeing:  # the library casts the decoder to its own entry
+            config |= {"text_config": config["text_config"] | {"dtype": config["dtype"]}}
+        write_json(path / "config.json", config)
         if self.generation:
             write_json(path / GENERATION, self.generation)
         tensors = {name: parameter.detach().contiguous() for name, parameter in self.named_parameters()}
-        save_file(tensors, path / WEIGHTS, metadata={"format": "pt"})
+        save_file(tensors, path / (LANGUAGE_FILE if self.seeing else WEIGHTS), metadata={"format": "pt"})
+        if self.seeing:
+            if self.source is None:
+                raise ValueError("a Qwen3-VL that was not loaded from a checkpoint has no vision tower to save")
+            sizes = carry(self.source, path)
+            files = dict.fromkeys(tensors, LANGUAGE_FILE) | dict.fromkeys(sizes, VISION_FILE)
+            total = sum(tensor.nbytes for tensor in tensors.values()) + sum(sizes.values())
+            write_json(path / INDEX, {"metadata": {"total_size": total}, "weight_map": files})
 
 
 def known(config: Mapping[str, Any]) -> bool:
     """Whether :class:`Decoder` computes what ``config`` says, all of it."""
-    rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    kind, text = config.get("model_type"), text_config(config)
+    rope = text.get("rope_parameters") or text.get("rope_scaling") or {}
     return (
-        config.get("model_type") in _CLASSES
+        kind in _CLASSES
+        and text.get("model_type") == _TEXT.get(kind, kind)
         and rope.get("rope_type", rope.get("type", "default")) == "default"
-        and config.get("hidden_act", "silu") == "silu"
-        and not config.get("attention_dropout")
-        and not config.get("use_sliding_window")
-        and {"num_key_value_heads", "rms_norm_eps", "intermediate_size"} <= config.keys()
-        and (config["model_type"] != "qwen3" or "head_dim" in config)
+        and text.get("hidden_act", "silu") == "silu"
+        and not text.get("attention_dropout")
+        and not text.get("use_sliding_window")
+        and {"num_key_value_heads", "rms_norm_eps", "intermediate_size"} <= text.keys()
+        and (text["model_type"] not in _NORMED or "head_dim" in text)
     )
 
 
@@ -190,10 +238,12 @@ def read_decoder(folder: Path, config: Mapping[str, Any], dtype: torch.dtype) ->
     """
     generation = folder / GENERATION
     extra = json.loads(generation.read_text(encoding="utf-8")) if generation.is_file() else None
-    model = Decoder(config, extra)
+    model = Decoder(config, extra, source=folder)
     tensors: dict[str, Tensor] = {}
     for path in weight_files(folder):
-        tensors |= load_file(path)
+        with safe_open(path, framework="pt") as stream:
+            names = [name for name in stream.keys() if not (model.seeing and name.startswith(PREFIX))]  # noqa: SIM118
+            tensors |= {name: stream.get_tensor(name) for name in names}
     wanted = {name: parameter.shape for name, parameter in model.named_parameters()}
     wrong = sorted(name for name, shape in wanted.items() if name not in tensors or tensors[name].shape != shape)
     extra_names = sorted(tensors.keys() - wanted.keys() - {"lm_head.weight"} - _not_parameters(tensors))

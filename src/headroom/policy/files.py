@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import json
 import struct
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-ARCHITECTURES = ("llama", "qwen2", "qwen3")
+from headroom.policy.vision import check_vision, text_config
+
+ARCHITECTURES = ("llama", "qwen2", "qwen3", "qwen3_vl")
 """``model_type`` of the configurations whose decoder layers ``headroom.policy.forward`` can run."""
 
 WEIGHTS = "model.safetensors"
@@ -36,11 +39,14 @@ def check_checkpoint(folder: Path) -> dict[str, Any]:
     for path in weight_files(folder):
         shapes |= tensor_shapes(path)
     rows = next((shape[0] for name, shape in shapes.items() if name.endswith("embed_tokens.weight")), None)
-    if rows is not None and rows != config.get("vocab_size"):
+    said = text_config(config).get("vocab_size")
+    if rows is not None and rows != said:
         raise ValueError(
-            f"{folder / 'config.json'}: vocab_size is {config.get('vocab_size')}, but the weights hold {rows} tokens; "
+            f"{folder / 'config.json'}: vocab_size is {said}, but the weights hold {rows} tokens; "
             "the files belong to two different checkpoints"
         )
+    if config["model_type"] == "qwen3_vl":
+        check_vision(folder, config, shapes)
     return config
 
 
@@ -63,7 +69,9 @@ def _config(folder: Path) -> dict[str, Any]:
         )
     if kind not in ARCHITECTURES:
         raise ValueError(f"{path}: model_type {kind!r} is not supported; known are {', '.join(ARCHITECTURES)}")
-    if config.get("use_sliding_window"):
+    if kind == "qwen3_vl" and not isinstance(config.get("text_config"), dict):
+        raise ValueError(f"{path}: model_type 'qwen3_vl' without a text_config; copy the checkpoint again")
+    if text_config(config).get("use_sliding_window"):
         raise ValueError(f"{path}: use_sliding_window is not supported; set it to false or use another checkpoint")
     if config.get("quantization_config"):
         raise ValueError(f"{path}: quantised weights are not supported; use the full-precision checkpoint")
@@ -94,11 +102,30 @@ def weight_files(folder: Path) -> list[Path]:
     raise ValueError(f"{folder / WEIGHTS}: missing; the folder holds no weights")
 
 
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """Where a tensor lies: ``size`` bytes from the absolute offset ``begin`` of its file."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    begin: int
+    size: int
+
+
 def tensor_shapes(path: Path) -> dict[str, tuple[int, ...]]:
     """Name -> shape of every tensor of a safetensors file, from its header.
 
     Raises:
         ValueError: the file's length does not fit its header (a cut download, a full disk).
+    """
+    return {name: stored.shape for name, stored in stored_tensors(path).items()}
+
+
+def stored_tensors(path: Path) -> dict[str, Stored]:
+    """Name -> place of every tensor of a safetensors file, from its header.
+
+    Raises:
+        ValueError: as :func:`tensor_shapes`.
     """
     size = path.stat().st_size
     try:
@@ -108,10 +135,18 @@ def tensor_shapes(path: Path) -> dict[str, tuple[int, ...]]:
                 raise ValueError("the header is longer than the file")
             header = json.loads(stream.read(length))
         header.pop("__metadata__", None)
-        shapes = {name: tuple(entry["shape"]) for name, entry in header.items()}
-        end = max((entry["data_offsets"][1] for entry in header.values()), default=0)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, struct.error) as error:
+        found = {
+            name: Stored(
+                str(entry["dtype"]),
+                tuple(entry["shape"]),
+                8 + length + entry["data_offsets"][0],
+                entry["data_offsets"][1] - entry["data_offsets"][0],
+            )
+            for name, entry in header.items()
+        }
+    except (OSError, ValueError, KeyError, IndexError, TypeError, AttributeError, struct.error) as error:
         raise ValueError(f"{path}: damaged or truncated ({error}); copy it again") from error
-    if size != 8 + length + end:
-        raise ValueError(f"{path}: truncated, {size} of {8 + length + end} bytes; copy it again")
-    return shapes
+    end = max((stored.begin + stored.size for stored in found.values()), default=8 + length)
+    if size != end:
+        raise ValueError(f"{path}: truncated, {size} of {end} bytes; copy it again")
+    return found

@@ -39,9 +39,12 @@ class Prefixes:
 
 
 def body_and_head(model: Any) -> tuple[Any, Any]:
-    """The decoder without its output layer, and the output layer; looks through a PEFT wrapper."""
+    """The decoder without its output layer, and the output layer; looks through a PEFT wrapper.
+
+    Of a vision-language model, the decoder is its language part.
+    """
     base = model.get_base_model() if hasattr(model, "get_base_model") else model
-    return base.model, base.lm_head
+    return getattr(base.model, "language_model", base.model), base.lm_head
 
 
 def run_part(module: Any, part: Callable[..., Any], *inputs: Any) -> Any:

@@ -15,6 +15,7 @@ from headroom.agent.codec import Codec, load_codec
 from headroom.config.models import PretrainedModel
 from headroom.policy.decoder import known, read_decoder
 from headroom.policy.files import check_checkpoint
+from headroom.policy.vision import text_config
 
 Dtype = Literal["float32", "bfloat16"]
 
@@ -43,8 +44,9 @@ def load_policy(source: Path | PretrainedModel, dtype: Dtype | None = None, *, d
     else:
         folder = source
     config = check_checkpoint(folder)
-    codec = load_codec(folder, context=context or config.get("max_position_embeddings"))
-    rows = int(config["vocab_size"])
+    text = text_config(config)
+    codec = load_codec(folder, context=context or text.get("max_position_embeddings"))
+    rows = int(text["vocab_size"])
     highest = max(codec.size - 1, codec.pad_id, *codec.end_ids)
     if highest >= rows:
         raise ValueError(
@@ -52,6 +54,11 @@ def load_policy(source: Path | PretrainedModel, dtype: Dtype | None = None, *, d
             "the files belong to two different checkpoints"
         )
     width = getattr(torch, dtype or "float32")
+    if text is not config and not known(config):  # the library's class would train the vision tower, too
+        raise ValueError(
+            f"{folder / 'config.json'}: of {config['model_type']!r} only the released form is supported; text_config "
+            "must have default rope_parameters, silu, head_dim, no dropout and no sliding window"
+        )
     model: Any = read_decoder(folder, config, width) if known(config) else _read_with_library(folder, width)
     model.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     return Policy(model.eval(), codec, folder)

@@ -90,7 +90,7 @@ class VllmSampler:
         if not torch.cuda.is_available():  # compiling takes longer there than it saves
             options |= {"enforce_eager": True, "block_size": 32}
         config = vllm.transformers_utils.config.get_config(str(folder), trust_remote_code=False)
-        own = getattr(config, "max_position_embeddings", settings.longest)
+        own = getattr(config.get_text_config(), "max_position_embeddings", settings.longest)
         self.longest = min(settings.longest, int(own))
         try:
             with _undisturbed():

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
-from toy_processes import deep_policy, run_case
+from toy_processes import deep_policy, run_case, seeing
 
 from headroom.train.processes import ALONE, Processes, start
 
@@ -26,6 +26,8 @@ CASES: dict[str, dict[str, Any]] = {
     "masters": GRPO | {"trainer": {"precision": "bfloat16_masters", "gradient_checkpointing": True}},
     "lora masters": GRPO | {"trainer": {"precision": "bfloat16_masters", "lora": LORA}},
     "sft": {"stage": "sft"},
+    "seeing": GRPO | {"trainer": {}, "seeing": True},
+    "seeing lora": GRPO | {"trainer": {"lora": LORA}, "seeing": True},
 }
 TOLERANCE = 2e-6
 """Of a weight of size one: sums in another order."""
@@ -80,6 +82,16 @@ def movement(case: Path) -> float:
 @pytest.mark.parametrize("name", ["full", "lora", "recomputed", "sft"])
 def test_two_processes_end_with_the_weights_of_one(one: Path, two: Path, name: str) -> None:
     assert movement(one / name) > 1e-3
+    assert distance(one / name, two / name) < TOLERANCE
+
+
+@pytest.mark.parametrize("name", ["seeing", "seeing lora"])
+def test_the_language_part_of_a_seeing_model_trains_and_shards_as_a_plain_one(one: Path, two: Path, name: str) -> None:
+    """One network under two sets of names ends in the same weights, and so do its shards."""
+    plain = load_file(one / ("lora" if "lora" in name else "full") / "weights")
+    found = load_file(one / name / "weights")
+    assert found.keys() == {seeing(key) for key in plain}
+    assert all(torch.equal(value, found[seeing(key)]) for key, value in plain.items())
     assert distance(one / name, two / name) < TOLERANCE
 
 

@@ -16,6 +16,7 @@ from safetensors.torch import save_file
 from toy_grpo import POOL, TASKS, WORDS, FakeButtonsWorld, FakeCodec, toy_job
 
 from headroom.config.models import Sft, TinyModel
+from headroom.policy.decoder import Decoder
 from headroom.policy.load import Policy
 from headroom.policy.repeatable import repeatable
 from headroom.policy.tiny import tiny_model
@@ -33,14 +34,30 @@ def deep_policy() -> Policy:
     return Policy(model.eval(), FakeCodec(), Path("deep"))
 
 
+def seeing_policy() -> Policy:
+    """The same network under the names of a Qwen3-VL, whose vision tower is nowhere."""
+    plain = deep_policy().model
+    text = plain.config | {"model_type": "qwen3_vl_text"}
+    model = Decoder({"model_type": "qwen3_vl", "tie_word_embeddings": True, "text_config": text})
+    model.load_state_dict({seeing(name): value for name, value in plain.state_dict().items()}, assign=True)
+    model.tie()
+    return Policy(model.eval(), FakeCodec(), Path("deep"))
+
+
+def seeing(name: str) -> str:
+    """A plain decoder's parameter as a Qwen3-VL calls it."""
+    return name.replace("model.", "model.language_model.", 1) if name.startswith("model.") else name
+
+
 def grpo_case(folder: Path, scratch: Path, settings: dict[str, Any], processes: Processes) -> Policy:
     """Four steps; the rows go to ``rows.json``."""
+    of = seeing_policy if settings.pop("seeing", False) else deep_policy
     trainer = {**settings.get("trainer", {}), "processes": processes.count}
     job = toy_job(**{**settings, "trainer": trainer})
-    policy = deep_policy()
+    policy = of()
     reference = None
     if job.grpo.kl_beta > 0:
-        reference = policy.model if job.grpo.trainer.lora else deep_policy().model.requires_grad_(False)
+        reference = policy.model if job.grpo.trainer.lora else of().model.requires_grad_(False)
     run = grpo.train(
         policy, reference, FakeButtonsWorld(), job, TASKS, POOL,
         scratch=scratch, processes=processes, adapter=folder / "adapter",
