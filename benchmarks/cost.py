@@ -29,8 +29,8 @@ from headroom.plan import cost, estimate, figure, sweep, work
 from headroom.plan.architecture import count
 from headroom.policy.sampler import TorchSampler
 from headroom.policy.tiny import tiny_config, tiny_model
-from headroom.train.grpo import update
 from headroom.train.trainee import Trainee, adamw
+from headroom.train.update import update
 from headroom.worlds.base import Outcome
 
 PROJECT = Path(__file__).resolve().parents[1]

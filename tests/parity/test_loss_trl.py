@@ -12,9 +12,9 @@ from torch import Tensor
 
 from headroom.agent.episode import Turn
 from headroom.config.models import Grpo, Optimiser
-from headroom.train.grpo import update
 from headroom.train.loss import Aggregation, importance_weights, policy_loss, sequence_weights
 from headroom.train.trainee import Trainee
+from headroom.train.update import update
 from headroom.worlds.base import Outcome
 
 PAD, VOCABULARY, LONGEST = 0, 32, 7

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -99,6 +100,7 @@ class VllmSampler:
                     skip_tokenizer_init=True,
                     trust_remote_code=False,
                     load_format="safetensors",
+                    use_tqdm_on_load=False,
                     dtype=dtype,
                     generation_config="vllm",  # no top-p of a checkpoint's own
                     logprobs_mode="processed_logprobs",
@@ -257,6 +259,7 @@ def _import_vllm() -> Any:
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
     if not torch.cuda.is_available():
         os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")
+    warnings.filterwarnings("ignore", category=FutureWarning, module="vllm")
     try:
         import vllm
         import vllm._custom_ops

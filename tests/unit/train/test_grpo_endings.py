@@ -26,8 +26,9 @@ from toy_grpo import (
 
 from headroom.config.jobs import dump_job
 from headroom.train.diagnostics import steps_table
-from headroom.train.grpo import NOT_FINITE, PATIENCE, main, update
+from headroom.train.grpo import PATIENCE, main
 from headroom.train.trainee import Trainee, adamw
+from headroom.train.update import NOT_FINITE, update
 
 
 @pytest.fixture(autouse=True)
