@@ -13,7 +13,8 @@ from headroom.policy.decoder import read_decoder
 from headroom.policy.files import check_checkpoint
 from headroom.policy.tiny import tiny_model
 from headroom.train.batch import Example, make_batch
-from headroom.train.trainee import Trainee, adamw
+from headroom.train.optimiser import adamw
+from headroom.train.trainee import Trainee
 
 LORA = Lora(rank=3, alpha=7)
 IDS = [5, 9, 2, 11, 7, 7, 1]

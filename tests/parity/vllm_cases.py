@@ -29,8 +29,9 @@ from headroom.policy.repeatable import repeatable
 from headroom.policy.sampler import Generation, TorchSampler
 from headroom.policy.tiny import tiny_model
 from headroom.train import adapter, grpo
+from headroom.train.optimiser import adamw
 from headroom.train.processes import Processes, start
-from headroom.train.trainee import Trainee, adamw
+from headroom.train.trainee import Trainee
 
 VLLM = {"cache_mb": 32, "longest": 192, "sequences": 64}
 LORA = {"rank": 4, "alpha": 8}

@@ -42,13 +42,14 @@ from headroom.train import adapter as adapters
 from headroom.train.advantage import advantages
 from headroom.train.diagnostics import Row, rollout_row, snapshot, step_line, steps_table, timing_table, weight_change
 from headroom.train.groups import form_groups, group_starts, step_pages, task_set
+from headroom.train.optimiser import adamw
 from headroom.train.processes import ALONE, Processes
 from headroom.train.processes import job as record_job
 from headroom.train.processes import start as start_processes
 from headroom.train.reward import Reward, reward, scored
 from headroom.train.rollout import PhaseSeconds, Sampler, rollout
 from headroom.train.schedule import learning_rate
-from headroom.train.trainee import Trainee, adamw
+from headroom.train.trainee import Trainee
 from headroom.train.update import NO_LIVE_GROUP, NOT_FINITE, update
 from headroom.worlds.base import World
 

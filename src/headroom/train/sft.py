@@ -31,11 +31,12 @@ from headroom.policy.tiny import tiny_model
 from headroom.progress import Progress
 from headroom.seeds import generator
 from headroom.train.batch import Example, microbatches
+from headroom.train.optimiser import adamw
 from headroom.train.processes import ALONE, Processes
 from headroom.train.processes import job as record_job
 from headroom.train.processes import start as start_processes
 from headroom.train.schedule import learning_rate
-from headroom.train.trainee import Trainee, adamw
+from headroom.train.trainee import Trainee
 
 MICROBATCH_TOKENS = 2048
 """Computed tokens a forward pass: bounds the memory and, when prompts are long, keeps a tiny model in the processor's

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint as recomputed
 
-from headroom.config.models import Optimiser, Trainer
+from headroom.config.models import Trainer
 from headroom.policy.forward import body_and_head
 from headroom.policy.score import LOGITS_AT_ONCE, Batch, Scored, action_log_probabilities
 from headroom.train import checkpoint, sharded
@@ -170,17 +170,6 @@ class Trainee:
             adapter.merge(self.model)
         for layer in body_and_head(self.model)[0].layers:
             layer.__dict__.pop("run_part", None)
-
-
-def adamw(settings: Optimiser, rate: float) -> Callable[[list[nn.Parameter]], torch.optim.AdamW]:
-    """What makes AdamW (arXiv 1711.05101) over a list of parameters."""
-    return lambda parameters: torch.optim.AdamW(
-        parameters,
-        lr=rate,
-        betas=(settings.beta1, settings.beta2),
-        eps=settings.epsilon,
-        weight_decay=settings.weight_decay,
-    )
 
 
 def _trained(model: nn.Module) -> dict[str, nn.Parameter]:

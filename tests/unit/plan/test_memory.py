@@ -15,7 +15,8 @@ from headroom.policy import score
 from headroom.policy.sampler import TorchSampler
 from headroom.policy.tiny import tiny_config, tiny_model
 from headroom.train.batch import Example, make_batch
-from headroom.train.trainee import Trainee, adamw
+from headroom.train.optimiser import adamw
+from headroom.train.trainee import Trainee
 
 MODEL = TinyModel(width=128, layers=4, heads=4, key_value_heads=2, head_width=32, feed_forward=384)
 BILLIONS = Shape("4b", "qwen3", 4_022_468_096, 100_000_000, 388_956_160, 0, 36, 2560, 32, 8, 128, 9728, 151936)

@@ -26,8 +26,9 @@ from headroom.train.batch import microbatches
 from headroom.train.diagnostics import COLUMNS, TIMES, steps_table, timing_table
 from headroom.train.groups import step_pages
 from headroom.train.grpo import collect, score
+from headroom.train.optimiser import adamw
 from headroom.train.rollout import PhaseSeconds
-from headroom.train.trainee import Trainee, adamw
+from headroom.train.trainee import Trainee
 from headroom.train.update import NO_LIVE_GROUP, update
 from headroom.worlds.base import Outcome
 

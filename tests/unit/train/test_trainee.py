@@ -22,8 +22,9 @@ from headroom.policy.sampler import TorchSampler
 from headroom.policy.tiny import tiny_config
 from headroom.train.batch import make_batch
 from headroom.train.grpo import collect, train
+from headroom.train.optimiser import adamw
 from headroom.train.rollout import PhaseSeconds
-from headroom.train.trainee import Trainee, adamw
+from headroom.train.trainee import Trainee
 from headroom.train.update import update
 
 LORA = Lora(rank=2, alpha=4, target_modules=("q_proj", "v_proj", "down_proj"))
