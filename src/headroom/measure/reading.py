@@ -209,25 +209,32 @@ def run(
     Raises:
         ValueError: the checkpoint cannot be loaded, or a task is unknown or named twice.
     """
-    from headroom.worlds.seeds import pool
-
     if not tasks or len(set(tasks)) != len(tasks):
         raise ValueError(f"name at least one task, each once, not {', '.join(tasks) or 'none'}")
-    evaluation, statistics = evaluation or Evaluation(), statistics or Statistics()
+    settings = ReadingJob(
+        world=world or WorldSettings(), evaluation=evaluation or Evaluation(), statistics=statistics or Statistics()
+    )
+    return _play(checkpoint, settings, policy=checkpoint.name, task_sets={"": tasks})
+
+
+def _play(checkpoint: Path, settings: ReadingJob, *, policy: str, task_sets: Mapping[str, Sequence[str]]) -> Reading:
+    from headroom.worlds.seeds import pool
+
+    evaluation = settings.evaluation
     with open_player(
         checkpoint,
-        world or WorldSettings(),
+        settings.world,
         seed=evaluation.seed,
         max_new_tokens=evaluation.max_new_tokens,
         label="reading",
     ) as player:
         return read_headroom(
             player,
-            policy=checkpoint.name,
-            task_sets={"": tasks},
+            policy=policy,
+            task_sets=task_sets,
             seeds=list(pool("reading", evaluation.seeds)),
             evaluation=evaluation,
-            statistics=statistics,
+            statistics=settings.statistics,
         )
 
 
@@ -239,33 +246,17 @@ def main(
 ) -> None:
     """Write episodes.parquet, reading.csv and reading.txt."""
     from headroom.provenance import record
-    from headroom.worlds.seeds import pool
 
     settings = load_job(config, ReadingJob)
     sets = read_task_sets(task_sets)
-    evaluation = settings.evaluation
     with record.job(
         stage="measure.reading",
         output=output,
         inputs={"checkpoint": checkpoint, "task-sets": task_sets},
         config=config,
-        seeds={"sampler": evaluation.seed, "bootstrap": settings.statistics.bootstrap_seed},
+        seeds={"sampler": settings.evaluation.seed, "bootstrap": settings.statistics.bootstrap_seed},
     ) as job:
-        with open_player(
-            checkpoint,
-            settings.world,
-            seed=evaluation.seed,
-            max_new_tokens=evaluation.max_new_tokens,
-            label="reading",
-        ) as player:
-            reading = read_headroom(
-                player,
-                policy="sft",
-                task_sets=sets,
-                seeds=list(pool("reading", evaluation.seeds)),
-                evaluation=evaluation,
-                statistics=settings.statistics,
-            )
+        reading = _play(checkpoint, settings, policy="sft", task_sets=sets)
         write_parquet(job.output / "episodes.parquet", reading.episodes)
         write_csv(job.output / "reading.csv", reading.table)
         write_text(job.output / "reading.txt", "\n".join(reading.sentences) + "\n")

@@ -34,6 +34,10 @@ def data(rank: Path, policy_success: Path, runs: Path) -> pd.DataFrame:
     return table[[*kept, "rows", "width", "episodes"]].sort_values(["tokens", "policy", "layer"], kind="stable")
 
 
+BASE_LINE = (0, (6, 1, 1, 1, 1, 1))
+"""Of runs from the base initialisation; no learning-rate level has it."""
+
+
 def draw(table: pd.DataFrame) -> tuple[Figure, str]:
     """A panel a token choice; the supervised policy black with its interval, runs coloured by learning rate."""
     import matplotlib.pyplot as plt
@@ -58,7 +62,8 @@ def draw(table: pd.DataFrame) -> tuple[Figure, str]:
         f"of hidden states by layer, for the supervised policy, the base initialisation and {counted(runs, 'run')}, on "
         f"the same turns of {int(first['episodes'])} probe episodes (width {int(first['width'])}). Bars, on "
         "the supervised "
-        "policy: 95% bootstrap intervals over episodes; every run's stands in the CSV. A thin line is one run."
+        "policy: 95% bootstrap intervals over episodes; every run's stands in the CSV. A thin line is one run, "
+        "broken as its learning rate's; dash-dot-dot: a run from the base initialisation."
     )
     return figure, caption
 
@@ -73,7 +78,7 @@ def _panel(axes: Axes, table: pd.DataFrame) -> None:
             continue
         name = level if level not in seen else None
         seen.add(level)
-        style = LEVEL_LINES[level] if line["init"].iloc[0] == "sft" else (0, (1, 1))
+        style = LEVEL_LINES[level] if line["init"].iloc[0] == "sft" else BASE_LINE
         axes.plot(
             line["layer"], line["effective_rank"], linestyle=style, color=LEVELS[level], linewidth=0.9, alpha=0.8,
             label=name,
