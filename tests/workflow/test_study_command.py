@@ -1,7 +1,8 @@
-"""The command that runs the study, when the one before it was killed: what still runs is waited for or named."""
+"""The command that runs the study: how many jobs it runs at once, and what it does when one before it was killed."""
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import signal
@@ -10,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 PROJECT = Path(__file__).parents[2]
@@ -45,9 +47,9 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def command(folder: Path) -> subprocess.Popen[str]:
+def command(folder: Path, **environment: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        ["tools/study.sh", "smoke"], cwd=folder, text=True,
+        ["tools/study.sh", "smoke"], cwd=folder, text=True, env={**os.environ, **environment},
         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
     )  # fmt: skip
 
@@ -77,6 +79,16 @@ def test_a_job_that_outlived_its_study_is_waited_for_by_name(folder: Path, job_a
     rest = again.communicate()[1]
     assert again.returncode == 0, rest
     assert len((folder / "started").read_text().splitlines()) == 1
+
+
+@pytest.mark.parametrize("asked", [None, 5])
+def test_there_are_more_jobs_than_processors_as_far_as_memory_goes(folder: Path, asked: int | None) -> None:
+    processors = os.sysconf("SC_NPROCESSORS_ONLN")
+    assert command(folder, **({"CORES": str(asked)} if asked else {"CORES": ""})).wait() == 0
+    _, *words = (folder / "started").read_text().split()
+    given = dict(itertools.pairwise(words))
+    assert int(given["--cores"]) == (asked or processors + processors // 2)
+    assert int(given["--resources"].removeprefix("mem_mb=")) == psutil.virtual_memory().total // 2**20
 
 
 def test_locks_that_nobody_holds_are_passed_by(folder: Path) -> None:
