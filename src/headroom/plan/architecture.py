@@ -51,6 +51,16 @@ class Shape:
     vocabulary: int
 
     @property
+    def language(self) -> int:
+        """Parameters that are loaded and trained: a vision tower stays on disk (``headroom.policy.vision``)."""
+        return self.parameters - self.vision
+
+    @property
+    def checkpoint(self) -> float:
+        """Bytes of a saved one: float32, and the vision tower in bfloat16, as it was released."""
+        return 4.0 * self.language + 2.0 * self.vision
+
+    @property
     def blocks(self) -> int:
         """Parameters of all decoder blocks."""
         return self.block * self.layers

@@ -181,7 +181,7 @@ def job_seconds(job: Job, rates: dict[str, Rates], page: float, tiny: Whole | No
 
 
 def _parameters(job: Job) -> float:
-    return job.kept / 4
+    return job.moments["load"]["float32 weights"] / 4
 
 
 def _correct(plan: Estimate, results: Path) -> None:

@@ -126,10 +126,10 @@ def _sft(name: str, sft: Sft, shape: Shape, profile: Profile, asked: Resources) 
     load, saves = memory.Load(tokens, round(share * profile.action_tokens)), sft.steps // sft.checkpoint_every
     return Job(
         f"sft {name}", "sft", asked, ("demonstrations",),
-        step.times(sft.steps) + Work(written=saves * state + 4 * shape.parameters),
+        step.times(sft.steps) + Work(written=saves * state + shape.checkpoint),
         trainer,
         moments=memory.training(shape, trainer, load, reference=False, gpu=asked.gpu > 0),
-        scratch=_states(saves) * state, kept=4.0 * shape.parameters, host=memory.host(shape, trainer),
+        scratch=_states(saves) * state, kept=shape.checkpoint, host=memory.host(shape, trainer),
     )  # fmt: skip
 
 
@@ -157,13 +157,13 @@ def _grpo(name: str, grpo: Grpo, shape: Shape, profile: Profile, asked: Resource
     saves = grpo.steps // grpo.checkpoint_every
     return Job(
         f"grpo {name}", "grpo", asked, needs,
-        step.times(grpo.steps) + Work(written=saves * state + 4 * shape.parameters),
+        step.times(grpo.steps) + Work(written=saves * state + shape.checkpoint),
         trainer,
         moments=memory.training(
             shape, trainer, load, reference=reference, gpu=asked.gpu > 0,
             engine=grpo.vllm if grpo.engine == "vllm" else None,
         ),
-        scratch=_states(saves) * state, kept=4.0 * shape.parameters, host=memory.host(shape, trainer),
+        scratch=_states(saves) * state, kept=shape.checkpoint, host=memory.host(shape, trainer),
     )  # fmt: skip
 
 

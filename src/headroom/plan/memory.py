@@ -70,18 +70,18 @@ def training(
     """
     width = 2 if trainer.precision == "bfloat16_masters" else 4
     count, lora = trainer.processes, trainer.lora
-    trained = shape.parameters if lora is None else adapter_parameters(shape, lora)
-    frozen = 0 if lora is None else shape.parameters
+    trained = shape.language if lora is None else adapter_parameters(shape, lora)
+    frozen = 0 if lora is None else shape.language
     apart = width == 2 and count == 1  # the model's own copy; sharded, or in float32, the masters are the model
     held: Parts = {
         "weights": (width * frozen + (width * trained if apart else 0)) / count,
         "float32 masters": 4 * trained / count,
         "AdamW moments": 8 * trained / count,
-        "reference model": width * shape.parameters if reference and lora is None else 0,
+        "reference model": width * shape.language if reference and lora is None else 0,
     }
     if engine is not None:
-        held |= {"vLLM weights": width * shape.parameters, "vLLM key-value cache": engine.cache_mb * 2**20}
-    gathered_blocks = 2 * shape.block + shape.outside + shape.vision
+        held |= {"vLLM weights": width * shape.language, "vLLM key-value cache": engine.cache_mb * 2**20}
+    gathered_blocks = 2 * shape.block + shape.outside
     update: Parts = {
         **held,
         "gathered weights": width * gathered_blocks if count > 1 else 0,
@@ -89,20 +89,20 @@ def training(
         "activations": activations(shape, load.tokens, width, recomputed=trainer.gradient_checkpointing),
         "logits": logits(shape, load.actions, trainer.logits_chunk),
     }
-    moments = {"load": {"float32 weights": 4.0 * shape.parameters}, "update": update}
+    moments = {"load": {"float32 weights": 4.0 * shape.language}, "update": update}
     if load.cached:
         moments["rollout"] = {
             **held,
-            "gathered weights": width * shape.parameters if count > 1 else 0,
+            "gathered weights": width * shape.language if count > 1 else 0,
             **(_sampling(shape, load, width) if engine is None else {}),
         }
-    moments["end"] = {**held, "float32 weights": 4.0 * shape.parameters if count > 1 or lora is not None else 0}
+    moments["end"] = {**held, "float32 weights": 4.0 * shape.language if count > 1 or lora is not None else 0}
     return {moment: _with_overhead(parts, gpu) for moment, parts in moments.items()}
 
 
 def playing(shape: Shape, load: Load, *, gpu: bool = True) -> dict[str, Parts]:
     """The same of a job that only samples, in float32: evaluation, selection, the reading, grafts."""
-    return {"rollout": _with_overhead({"weights": 4.0 * shape.parameters, **_sampling(shape, load, 4)}, gpu)}
+    return {"rollout": _with_overhead({"weights": 4.0 * shape.language, **_sampling(shape, load, 4)}, gpu)}
 
 
 def activations(shape: Shape, tokens: int, width: int, *, recomputed: bool) -> float:
@@ -154,7 +154,7 @@ def host(shape: Shape, trainer: Trainer | None) -> float:
     """Bytes of the processors' memory of a job: each process reads the float32 checkpoint, the first one writes a
     resume state of masters and moments, and each keeps its initial weights to measure how far they moved."""
     processes = 1 if trainer is None else trainer.processes
-    loaded = 4.0 * shape.parameters * processes
+    loaded = 4.0 * shape.language * processes
     if trainer is None:
         return loaded
     return max(loaded, 12.0 * trained_parameters(shape, trainer) + 4.0 * trained_parameters(shape, trainer))
@@ -167,4 +167,4 @@ def state(shape: Shape, trainer: Trainer) -> float:
 
 def trained_parameters(shape: Shape, trainer: Trainer) -> int:
     """Parameters that AdamW steps."""
-    return shape.parameters if trainer.lora is None else adapter_parameters(shape, trainer.lora)
+    return shape.language if trainer.lora is None else adapter_parameters(shape, trainer.lora)

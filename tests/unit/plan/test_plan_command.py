@@ -21,7 +21,7 @@ from headroom.plan.estimate import estimate, extremes, interval
 
 PROJECT = Path(__file__).parents[3]
 PAPER = "paper-qwen3-4b"
-"""The paper scale whose architecture headroom.policy runs."""
+"""One of the paper scales: the text model of four billion parameters."""
 
 
 @pytest.fixture
@@ -74,6 +74,24 @@ def test_a_plan_that_fits_ends_with_0_and_says_its_error(project: Path) -> None:
     for part in ("4.02 billion parameters", "GPU-hours", "wall time", "on 16 GPUs", "95% within", "is assumed",
                  "AdamW moments", "key-value cache", "activations", "resume states"):  # fmt: skip
         assert part in done.output
+
+
+@pytest.mark.parametrize(("scale", "images"), [("paper", "0.42"), ("paper-qwen3-vl-8b", "0.58")])
+def test_the_seeing_models_of_the_gate_fit_and_their_towers_are_neither_loaded_nor_trained(
+    project: Path, scale: str, images: str
+) -> None:
+    done = plan("--gpus", "16", "--disk", "5TB", scale=scale)
+    assert done.exit_code == 0, done.output
+    assert f"{images} of them for images" in done.output
+    found = estimate(project, scale, gpu=GPUS["a100-80gb"], gpus=16)
+    shape = found.shape
+    assert shape.language + shape.vision == shape.parameters
+    jobs = {job.name: job for job in found.jobs}
+    sft = jobs["sft sft"]
+    assert sft.moments["load"]["float32 weights"] == 4 * shape.language
+    assert sft.moments["update"]["AdamW moments"] == 8 * shape.language / sft.processes
+    assert sft.kept == 4 * shape.language + 2 * shape.vision
+    assert jobs["select"].moments["rollout"]["weights"] == 4 * shape.language
 
 
 def test_a_device_that_is_too_small_is_refused_before_anything_runs(project: Path) -> None:
