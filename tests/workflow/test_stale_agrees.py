@@ -19,8 +19,9 @@ PROJECT = Path(__file__).parents[2]
 
 
 def test_every_stage_has_the_environment_that_its_rule_names() -> None:
-    found = _environments(PROJECT)
+    found = _environments(PROJECT, by_vllm=False)
     assert found["train.grpo"] == "envs/train.yaml"
+    assert _environments(PROJECT, by_vllm=True) == found | {"train.grpo": "envs/rollout.yaml"}
     assert found["train.demonstrations"] == "envs/worlds.yaml"
     assert found["measure.contrast"] == "envs/analysis.yaml"
     assert found["present"] == "envs/figures.yaml"

@@ -73,6 +73,8 @@ class Resolved:
     mechanism: Chosen
     processes: Mapping[str, int]
     """Policy -> processes of its training."""
+    adapters: frozenset[str]
+    """Policies whose training writes a LoRA adapter beside the merged checkpoint."""
     files: Mapping[str, str]
     """Path relative to the project -> text."""
 
@@ -80,6 +82,11 @@ class Resolved:
     def policies(self) -> tuple[str, ...]:
         """Everything that is evaluated: the SFT jobs, then the runs."""
         return (*self.inits, *(run.run for run in self.runs))
+
+    @property
+    def by_vllm(self) -> bool:
+        """Whether vLLM samples the rollouts: such jobs need an environment of their own."""
+        return self.study.grpo.get("engine") == "vllm"
 
 
 def scale_file(scale: str) -> str:
@@ -340,20 +347,22 @@ def resolve(config: Mapping[str, object], project: Path) -> Resolved:
     for name in inits:
         jobs[f"sft/{name}"] = SftJob(name=name, model=study.model, sft=study.sft[name])
         jobs[f"evaluate/{name}"] = _evaluate(name, study.evaluate.get(name, EvaluationPlan()), study)
-    processes = {name: study.sft[name].trainer.processes for name in inits}
+    trainers = {name: study.sft[name].trainer for name in inits}
     for run in runs:
         jobs[f"grpo/{run.run}"] = GrpoJob(world=world, grpo=recipes[run.run])
-        processes[run.run] = recipes[run.run].trainer.processes
+        trainers[run.run] = recipes[run.run].trainer
         jobs[f"evaluate/{run.run}"] = _evaluate(run.run, study.evaluate.get(run.family, EvaluationPlan()), study)
     try:
         apart = chosen(study, runs, inits)
     except ValueError as error:
         raise ConfigError(f"{scale_file(scale)}: {error}") from error
+    processes = {policy: trainer.processes for policy, trainer in trainers.items()}
     for policy, count in processes.items():
         _one_gpu_a_process(scale, "sft" if policy in inits else "grpo", policy, count, study)
+    adapters = frozenset(policy for policy, trainer in trainers.items() if trainer.lora is not None)
     jobs |= mechanism_jobs(study, apart, SUPERVISED)
     files = {f"results/{scale}/config/{name}.json": dump_job(job) for name, job in jobs.items()}
-    return Resolved(settings, study, runs, inits, apart, processes, files)
+    return Resolved(settings, study, runs, inits, apart, processes, adapters, files)
 
 
 def write(resolved: Resolved, project: Path) -> list[str]:

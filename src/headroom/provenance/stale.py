@@ -61,21 +61,27 @@ def stale(project: Project, scale: str, tier: str = "scratch") -> list[Stale]:
     made = TIERS[TIERS.index(tier) :]
     rules = {rule for name in made for rule in TIER_OF[name]}
     known = {rule for names in TIER_OF.values() for rule in names}
-    look = _Look(project, scale, resolved.files, {
+    members = {
         "evaluate": resolved.policies, "grpo": tuple(run.run for run in resolved.runs),
         "rank": resolved.mechanism.ranked, "graft": tuple(resolved.mechanism.grafted),
-    })  # fmt: skip
+    }  # fmt: skip
+    look = _Look(project, scale, resolved.files, members, _environments(project.folder, by_vllm=resolved.by_vllm))
     jobs = {name: job for name, job in look.jobs().items() if job.split()[0] in rules or job.split()[0] not in known}
     return look.stale(jobs)
 
 
 class _Look:
     def __init__(
-        self, project: Project, scale: str, files: Mapping[str, str], members: Mapping[str, tuple[str, ...]]
+        self,
+        project: Project,
+        scale: str,
+        files: Mapping[str, str],
+        members: Mapping[str, tuple[str, ...]],
+        environments: Mapping[str, str],
     ) -> None:
         self.project, self.scale, self.files, self.members = project, scale, files, members
         self.source = project.folder / "src"
-        self.environments = _environments(project.folder)
+        self.environments = environments
         self.sources = cache(self._sources)
 
     def jobs(self) -> dict[str, str]:
@@ -226,15 +232,19 @@ def _folder_of(name: str, scale: str) -> str | None:
     return "/".join(parts[: 4 if deep else 3])
 
 
-def _environments(folder: Path) -> dict[str, str]:
-    """Stage -> its pinned environment file, as the rules pair them; ``present`` stands for every figure."""
+def _environments(folder: Path, *, by_vllm: bool) -> dict[str, str]:
+    """Stage -> its pinned environment file, as the rules pair them; ``present`` stands for every figure.
+
+    ``by_vllm``: whether vLLM samples the rollouts, for which a rule may name another file.
+    """
+    named = re.compile(r'environment="(envs/[\w.-]+)"(?: if not WORKFLOW\.by_vllm else "(envs/[\w.-]+)")?')
     found = {}
     for path in sorted((folder / "workflow/rules").glob("*.smk")):
         for body in re.split(r"\n\s*rule \w+:", path.read_text(encoding="utf-8")):
-            pinned = re.search(r'environment="(envs/[\w.-]+)"', body)
+            pinned = named.search(body)
             stage = re.search(r'closure\.sources\(\s*f?"(\w+)\.(\w+)?', body)
             if pinned and stage:
-                found[f"{stage[1]}.{stage[2]}" if stage[2] else stage[1]] = pinned[1]
+                found[f"{stage[1]}.{stage[2]}" if stage[2] else stage[1]] = pinned[2 if by_vllm and pinned[2] else 1]
     return found
 
 
