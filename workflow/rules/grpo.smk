@@ -11,6 +11,11 @@ rule grpo:
         environment="envs/train.yaml" if not WORKFLOW.by_vllm else "envs/rollout.yaml",
     output:
         checkpoint=directory("<results>/grpo/{run}/checkpoint"),
+        adapter=(
+            directory("<results>/grpo/{run}/adapter")
+            if WORKFLOW.adapters("grpo")
+            else []
+        ),
         steps="<results>/grpo/{run}/steps.parquet",
         manifest="<results>/grpo/{run}/manifest.json",
         record="<results>/grpo/{run}/run.json",

@@ -37,12 +37,15 @@ rule probe:
 
 
 rule rank:
-    """Effective rank of hidden states by block, agreement with the policy it started from, movement of the weights."""
+    """Effective rank of hidden states by block, agreement with the policy it started from, movement of the weights.
+
+    A run that trained an adapter is read from it, not from the merged checkpoint: its updates are exact products.
+    """
     input:
         config="<config>/rank/{policy}.json",
         trained=lambda wildcards: f"<results>/{WORKFLOW.stage_of[wildcards.policy]}/{wildcards.policy}/manifest.json",
         checkpoint=ancient(
-            lambda wildcards: f"<results>/{WORKFLOW.stage_of[wildcards.policy]}/{wildcards.policy}/checkpoint"
+            lambda wildcards: f"<results>/{WORKFLOW.stage_of[wildcards.policy]}/{wildcards.policy}/{WORKFLOW.weights_of[wildcards.policy]}"
         ),
         started=lambda wildcards: f"<results>/sft/{WORKFLOW.reference_of[wildcards.policy]}/manifest.json",
         reference=ancient(
@@ -82,11 +85,16 @@ rule rank:
 
 
 rule graft:
-    """Parameter groups moved between a run and the policy it started from, both ways, beside random controls."""
+    """Parameter groups moved between a run and the policy it started from, both ways, beside random controls.
+
+    Of a run that trained an adapter: modules switched on and off.
+    """
     input:
         config="<config>/graft/{run}.json",
         trained="<results>/grpo/{run}/manifest.json",
-        checkpoint=ancient("<results>/grpo/{run}/checkpoint"),
+        checkpoint=ancient(
+            lambda wildcards: f"<results>/grpo/{wildcards.run}/{WORKFLOW.weights_of[wildcards.run]}"
+        ),
         started=lambda wildcards: f"<results>/sft/{WORKFLOW.init_of[wildcards.run]}/manifest.json",
         reference=ancient(
             lambda wildcards: f"<results>/sft/{WORKFLOW.init_of[wildcards.run]}/checkpoint"

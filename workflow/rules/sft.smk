@@ -9,6 +9,11 @@ rule sft:
         environment="envs/train.yaml",
     output:
         checkpoint=directory("<results>/sft/{init}/checkpoint"),
+        adapter=(
+            directory("<results>/sft/{init}/adapter")
+            if WORKFLOW.adapters("sft")
+            else []
+        ),
         steps="<results>/sft/{init}/steps.parquet",
         manifest="<results>/sft/{init}/manifest.json",
         record="<results>/sft/{init}/run.json",

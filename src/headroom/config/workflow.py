@@ -95,7 +95,23 @@ class Workflow:
     @property
     def by_vllm(self) -> bool:
         """Whether vLLM samples the rollouts: such jobs need an environment of their own."""
-        return self.resolved.study.grpo.get("engine") == "vllm"
+        return self.resolved.by_vllm
+
+    def adapters(self, rule: str) -> bool:
+        """Whether every job of ``sft`` or ``grpo`` trains a LoRA adapter: a rule declares the same outputs for all."""
+        policies = [policy for policy, stage in self.stage_of.items() if stage == rule]
+        return bool(policies) and self.resolved.adapters.issuperset(policies)
+
+    @cached_property
+    def weights_of(self) -> dict[str, str]:
+        """Policy -> the folder of its training that its insides are read from: a run's adapter, if it trained one.
+
+        An SFT job is its own reference, so it is read merged.
+        """
+        return {
+            policy: "adapter" if stage == "grpo" and policy in self.resolved.adapters else "checkpoint"
+            for policy, stage in self.stage_of.items()
+        }
 
     @cached_property
     def reference_of(self) -> dict[str, str]:

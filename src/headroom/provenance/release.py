@@ -37,6 +37,9 @@ BELOW = {
 LEVELS = ("tables", "evals", "checkpoints")
 """What a release holds: enough to start at the tier of that name."""
 
+WEIGHTS = frozenset({"checkpoint", "adapter"})
+"""Folders of a training job, results/SCALE/STAGE/NAME/FOLDER, that its rule declares whole."""
+
 MEMBER = "results.lock"
 EPOCH = 1783987200
 """Time of every file of an archive: the same as SOURCE_DATE_EPOCH of the rules."""
@@ -87,7 +90,8 @@ def leaks(name: str, content: bytes) -> list[str]:
 def files(project: Project, scale: str, level: str) -> list[str]:
     """Paths that a release of this level holds, sorted."""
     found = {f"results/{scale}/{attempts.NAME}"}
-    found.update(project.name(path) for path in walk_files(project.folder / f"results/{scale}/config"))
+    config = walk_files(project.folder / f"results/{scale}/config")
+    found.update(project.name(path) for path in config if path.suffix == ".json")  # lists of sources: each start's own
     for node in project.records(scale):
         found.add(node.record)
         if node.is_directory:
@@ -101,7 +105,7 @@ def _belongs(name: str, level: str) -> bool:
     if level == "checkpoints" or parts[0] == "figures" or parts[2] in TABLES:
         # Episodes and pictures are for the next level: a drawing is made again from its table in seconds.
         return level != "tables" or not name.endswith((".parquet", ".png", ".pdf"))
-    return level == "evals" and parts[2] != "demonstrations" and "checkpoint" not in parts
+    return level == "evals" and parts[2] != "demonstrations" and WEIGHTS.isdisjoint(parts)
 
 
 def pack(project: Project, scale: str, level: str, archive: Path) -> dict[str, FileEntry]:
@@ -267,8 +271,8 @@ def for_tier(folder: Path, scale: str, tier: str) -> Release:
             inside = inside or parts[2] in TABLES
         if not inside or parts[2] == "config" or name.endswith("/deviations.csv"):
             continue
-        if "checkpoint" in parts:
-            folders.add("/".join(parts[: parts.index("checkpoint") + 1]))
+        if not WEIGHTS.isdisjoint(parts):
+            folders.add("/".join(parts[:5]))
         elif name.startswith(prefix) or parts[0] == "figures":
             taken[name] = entry
     return Release(archive, taken, tuple(sorted(folders)))

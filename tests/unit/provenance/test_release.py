@@ -9,10 +9,12 @@ import tarfile
 from pathlib import Path
 
 import pytest
+from small_study import make
 from typer.testing import CliRunner
 
 from headroom.cli import app
 from headroom.provenance import lock, release
+from headroom.provenance.closure import SOURCE, Lists
 from headroom.provenance.verify import verify_scale
 from headroom.provenance.walk import Project
 
@@ -188,6 +190,23 @@ def test_a_tier_takes_from_the_release_what_its_rules_do_not_make(folder: Path) 
     assert "figures/smoke/data/gate.csv" in tables
     assert "results/smoke/contrast/contrasts.csv" in tables
     assert not [name for name in tables if name.endswith(".pdf")]
+
+
+def test_a_lora_adapter_is_released_with_the_checkpoints_and_taken_as_a_whole_folder(folder: Path) -> None:
+    make("train.grpo", "grpo/grid-06", {"checkpoint/model.safetensors": "w", "adapter/adapter_model.safetensors": "a"})
+    (folder / "dist").mkdir()
+    release.pack(Project(folder), "smoke", "checkpoints", folder / "dist/headroom-smoke.tar.gz")
+    found = release.for_tier(folder, "smoke", "checkpoints")
+    assert {f"results/smoke/grpo/grid-06/{name}" for name in release.WEIGHTS} <= set(found.folders)
+    assert not [name for name in found.files if "adapter" in name]
+    assert not [name for name in release.files(Project(folder), "smoke", "evals") if "/adapter/" in name]
+
+
+def test_the_lists_of_sources_that_each_start_writes_are_in_no_release(folder: Path) -> None:
+    (folder / "src").symlink_to(SOURCE)
+    path = folder / Lists(folder, "results/smoke/config/sources").sources("provenance.digest")
+    assert path.is_file()
+    assert not [name for name in release.files(Project(folder), "smoke", "checkpoints") if "/sources/" in name]
 
 
 def test_a_small_archive_of_released_tables_leaves_the_lock_and_gives_what_it_holds(folder: Path) -> None:
