@@ -1,0 +1,223 @@
+"""Read ``config.yaml``, a scale's numbers and the run table, and check them as a whole.
+
+A fault is one line: file, key, remedy.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+from pydantic import ValidationError
+
+from headroom.config.models import PretrainedModel, Run, Settings, Strict, Study
+
+RUNS_TABLE = "workflow/data/runs.tsv"
+SETTINGS_FILE = "config.yaml"
+SUPERVISED = "sft"
+"""The SFT job that every contrast refers to and that the grid starts from."""
+
+_FROM_THE_TABLE = frozenset(Run.model_fields) - {"family"} | {"warmup_steps"}
+
+Model = TypeVar("Model", bound=Strict)
+
+
+class ConfigError(ValueError):
+    """A setting is wrong; the message is one line that names the file, the key and the remedy."""
+
+
+class _UniqueKeys(yaml.SafeLoader):
+    """YAML in which a key given twice is an error instead of a silent choice."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen: set[Any] = set()
+        for key_node, _ in node.value:
+            key = self.construct_object(key_node, deep=True)
+            if key in seen:
+                line = key_node.start_mark.line + 1
+                raise yaml.MarkedYAMLError(problem=f"key {key!r} is given twice (line {line})")
+            seen.add(key)
+        return super().construct_mapping(node, deep)
+
+
+def scale_file(scale: str) -> str:
+    """Path of a scale's numbers, relative to the project."""
+    return f"workflow/scales/{scale}.yaml"
+
+
+def check(model: type[Model], value: object, where: str, remedy: str) -> Model:
+    """Validate, turning pydantic's report into one line."""
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        raise ConfigError(_one_line(error, where, remedy)) from error
+
+
+def _one_line(error: ValidationError, where: str, remedy: str) -> str:
+    first, *others = error.errors()
+    key = ".".join(str(part) for part in first["loc"]) or "(file)"
+    message = first["msg"].removeprefix("Value error, ")
+    if first["type"] == "extra_forbidden":
+        message = "unknown key"
+    elif first["type"] == "missing":
+        message = "is missing"
+    elif not isinstance(first["input"], dict):
+        message += f", not {first['input']!r}"
+    more = f" (and {len(others)} more)" if others else ""
+    return f"{where}: {key}: {message}{more}; {remedy}"
+
+
+def load_yaml(path: Path, name: str) -> object:
+    """Read YAML with unique keys.
+
+    Raises:
+        ConfigError: it is missing or not YAML.
+    """
+    try:
+        return yaml.load(path.read_text(encoding="utf-8"), Loader=_UniqueKeys)  # noqa: S506 (a SafeLoader)
+    except OSError as error:
+        raise ConfigError(f"{name}: cannot be read ({error.strerror}); restore it with git checkout {name}") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        problem = str(error).replace("\n", " ")
+        raise ConfigError(f"{name}: not valid YAML: {problem}; correct it") from error
+
+
+def settings_of(config: Mapping[str, object]) -> Settings:
+    """Check ``config.yaml`` as merged with ``--config``."""
+    allowed = ", ".join(sorted(Settings.model_fields))
+    return check(Settings, dict(config), f"{SETTINGS_FILE} (or --config)", f"its keys are {allowed}")
+
+
+def scale_content(project: Path, scale: str) -> object:
+    """A scale's file; where it says ``extends: OTHER``, on top of the other's: maps are merged, all else is replaced.
+
+    Raises:
+        ConfigError: a file is wrong, or what it extends extends another.
+    """
+    name = scale_file(scale)
+    content = load_yaml(project / name, name)
+    if not isinstance(content, dict) or "extends" not in content:
+        return content
+    other = content.pop("extends")
+    known = [path.stem for path in (project / name).parent.glob("*.yaml") if path.stem != scale]
+    _known(name, "extends", [str(other)], known, "scale")
+    base = load_yaml(project / scale_file(other), scale_file(other))
+    if not isinstance(base, dict) or "extends" in base:
+        raise ConfigError(f"{name}: extends: {scale_file(other)} extends another itself; name that one")
+    return _merged(base, content)
+
+
+def _merged(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
+    found = dict(base)
+    for key, value in over.items():
+        below = found.get(key)
+        found[key] = _merged(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
+    return found
+
+
+def load_study(project: Path, scale: str) -> Study:
+    """Check the numbers of one scale, names of tasks and of families included."""
+    name = scale_file(scale)
+    study = check(Study, scale_content(project, scale), name, "see workflow/schemas/study.schema.json")
+    if isinstance(study.model, PretrainedModel):
+        _known_model(name, study.model, project)
+    if SUPERVISED not in study.sft:
+        raise ConfigError(f"{name}: sft: has no entry {SUPERVISED!r}; add the supervised policy under that name")
+    _known(name, "tasks.candidates", study.tasks.candidates, _all_tasks(), "task of MiniWoB++")
+    _known(
+        name, "demonstrations.episodes_override", study.demonstrations.episodes_override, study.tasks.candidates, "task"
+    )
+    _pools_suffice(name, study)
+    families = Run.model_fields["family"].annotation.__args__  # type: ignore[union-attr]
+    _known(name, "evaluate", study.evaluate, (*study.sft, *families), "SFT job or family of runs")
+    if taken := sorted(_FROM_THE_TABLE & study.grpo.keys()):
+        raise ConfigError(f"{name}: grpo.{taken[0]}: is a column of {RUNS_TABLE}; set it there")
+    return study
+
+
+def _pools_suffice(where: str, study: Study) -> None:
+    """Whether the page seeds of the repository suffice for what a scale asks of each pool."""
+    from headroom.worlds.seeds import POOLS
+
+    asked = {
+        "tasks.selection_seeds": ("selection", study.tasks.selection_seeds),
+        "evaluation.seeds": ("evaluation", study.evaluation.seeds),
+        "demonstrations.episodes_per_task": ("train", study.demonstrations.episodes_per_task),
+        **{
+            f"demonstrations.episodes_override.{task}": ("train", count)
+            for task, count in study.demonstrations.episodes_override.items()
+        },
+    }
+    for key, (pool, count) in asked.items():
+        if count > POOLS[pool]:
+            raise ConfigError(f"{where}: {key}: pool {pool!r} has {POOLS[pool]} seeds, not {count}; ask for fewer")
+
+
+def _known_model(where: str, model: PretrainedModel, project: Path) -> None:
+    """A folder that is there, or a hub name with the exact commit: a name alone means another model tomorrow."""
+    named, revision = model.name_or_path, model.revision
+    if (project / named).is_dir():
+        if not (project / named / "config.json").is_file():
+            raise ConfigError(f"{where}: model.name_or_path: {named} holds no config.json; give a checkpoint folder")
+    elif not re.fullmatch(r"[\w.-]+/[\w.-]+", named) or named.startswith("."):
+        raise ConfigError(f"{where}: model.name_or_path: there is no folder {named}; correct the path")
+    elif not re.fullmatch(r"[0-9a-f]{40}", revision or ""):
+        raise ConfigError(
+            f"{where}: model.revision: {named} is no folder and not pinned; give the full commit hash of the hub, "
+            "or type: headroom pin-models"
+        )
+
+
+def _all_tasks() -> tuple[str, ...]:
+    from headroom.worlds.miniwob.tasks import TASKS
+
+    return tuple(TASKS)
+
+
+def _known(where: str, key: str, names: Iterable[str], known: Iterable[str], what: str) -> None:
+    import difflib
+
+    known = tuple(known)
+    for name in names:
+        if name not in known:
+            close = difflib.get_close_matches(name, known, 1)
+            hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(sorted(known)[:12])}"
+            raise ConfigError(f"{where}: {key}: there is no {what} {name!r}; {hint}")
+
+
+def load_runs(project: Path, study: Study, scale: str) -> tuple[Run, ...]:
+    """Check the run table against a scale, and pick the runs which that scale makes."""
+    path = project / RUNS_TABLE
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"{RUNS_TABLE}: cannot be read ({error.strerror}); restore it with git checkout") from error
+    rows = csv.DictReader(io.StringIO(text), delimiter="\t", restkey="(extra cell)")
+    found: dict[str, Run] = {}
+    cells: dict[tuple[object, ...], str] = {}
+    for row in rows:
+        where = f"{RUNS_TABLE}: line {rows.line_num}"
+        run = check(Run, {k: v for k, v in row.items() if v is not None}, where, "correct the cell")
+        if run.run in found:
+            raise ConfigError(f"{where}: run: {run.run!r} is given twice; give each run its own id")
+        cell = tuple(value for key, value in run.model_dump().items() if key not in ("run", "family"))
+        if cell in cells:
+            raise ConfigError(f"{where}: repeats the settings of {cells[cell]}; remove one or change its seed")
+        if run.run.rpartition("-")[0] != run.family:
+            raise ConfigError(f"{where}: run: {run.run!r} is not of family {run.family!r}; name it {run.family}-NN")
+        _known(where, "learning_rate", [run.learning_rate], study.learning_rates, f"level in {scale_file(scale)}")
+        _known(where, "init", [run.init], study.sft, f"SFT job in {scale_file(scale)}")
+        found[run.run], cells[cell] = run, run.run
+    if not found:
+        raise ConfigError(f"{RUNS_TABLE}: has no rows; restore it with git checkout")
+    for regime, members in study.mechanism.regimes.items():
+        _known(scale_file(scale), f"mechanism.regimes.{regime}", members, found, f"run in {RUNS_TABLE}")
+    if study.runs is None:
+        return tuple(found.values())
+    _known(scale_file(scale), "runs", study.runs, found, f"run in {RUNS_TABLE}")
+    return tuple(run for run in found.values() if run.run in study.runs)
