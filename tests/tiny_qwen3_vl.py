@@ -25,7 +25,7 @@ TEMPLATE = (
 )
 
 
-def make_model(seed: int = 0, *, tied: bool = True, vocabulary: int = 300) -> Any:
+def make_model(seed: int = 0, *, tied: bool = True, vocabulary: int = 300, head: int = 8) -> Any:
     """The library's model in float32, every tensor far from its start; the tower is in bfloat16, as it is released."""
     from transformers import Qwen3VLConfig, Qwen3VLForConditionalGeneration
 
@@ -37,11 +37,12 @@ def make_model(seed: int = 0, *, tied: bool = True, vocabulary: int = 300) -> An
             "num_hidden_layers": 3,
             "num_attention_heads": 4,
             "num_key_value_heads": 2,
-            "head_dim": 8,
+            "head_dim": head,
             "max_position_embeddings": 1000,
             "tie_word_embeddings": tied,
             "rope_parameters": {
-                "rope_type": "default", "rope_theta": 5e6, "mrope_interleaved": True, "mrope_section": [2, 1, 1],
+                "rope_type": "default", "rope_theta": 5e6, "mrope_interleaved": True,
+                "mrope_section": [head // 4, head // 8, head // 8],
             },
         },
         vision_config=VISION,
@@ -78,11 +79,9 @@ def make_tokenizer(template: str | None = TEMPLATE) -> Any:
     return tokenizer
 
 
-def write(folder: Path, seed: int = 0, *, tied: bool = True, vocabulary: int = 300, shards: bool = False) -> Path:
+def write(folder: Path, seed: int = 0, *, shards: bool = False, **shape: Any) -> Path:
     """A checkpoint as the hub holds it: weights in one file or several, tokenizer, image and video processor."""
-    make_model(seed, tied=tied, vocabulary=vocabulary).save_pretrained(
-        folder, max_shard_size="9KB" if shards else "1GB"
-    )
+    make_model(seed, **shape).save_pretrained(folder, max_shard_size="9KB" if shards else "1GB")
     make_tokenizer().save_pretrained(folder)
     settings = {"patch_size": 4, "merge_size": 2, "temporal_patch_size": 2}
     image = {"image_processor_type": "Qwen2VLImageProcessorFast", "size": {"shortest_edge": 64, "longest_edge": 1024}}

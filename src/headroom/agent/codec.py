@@ -236,8 +236,21 @@ def load_codec(folder: Path, *, context: int | None = None) -> Codec:
         hf_tokenizer = AutoTokenizer.from_pretrained(str(folder), trust_remote_code=False, local_files_only=True)
     except (OSError, ValueError, KeyError) as error:
         raise ValueError(f"{folder}: holds no tokenizer ({error}); the checkpoint is incomplete") from error
+    if hf_tokenizer.chat_template is None:
+        hf_tokenizer.chat_template = _processor_template(folder)
     ends: list[int] = []
     if (folder / "generation_config.json").exists():
         eos = GenerationConfig.from_pretrained(str(folder)).eos_token_id
         ends = eos if isinstance(eos, list) else [eos] if eos is not None else []
     return PlainCodec(hf_tokenizer, end_ids=ends, limit=context - ACTION_ROOM if context is not None else None)
+
+
+def _processor_template(folder: Path) -> str | None:
+    """The chat template that a vision-language checkpoint gives its processor alone, where it has one."""
+    path = folder / "chat_template.json"
+    if not path.is_file():
+        return None
+    try:
+        return str(json.loads(path.read_text(encoding="utf-8"))["chat_template"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path}: cannot be read ({error!r}); copy it again") from error

@@ -141,7 +141,7 @@ class Body(nn.Module):
         self.embed_tokens = Embedding(config["vocab_size"], width)
         self.layers = nn.ModuleList(Layer(config, width, head_width) for _ in range(config["num_hidden_layers"]))
         self.norm = RmsNorm(width, config["rms_norm_eps"])
-        self.rotary_emb = Rotary(head_width, _rope_base(config))
+        self.rotary_emb = Rotary(head_width, rope_base(config))
 
 
 class LanguagePart(nn.Module):
@@ -264,6 +264,7 @@ def _not_parameters(tensors: Mapping[str, Tensor]) -> set[str]:
     return {name for name in tensors if name.endswith("rotary_emb.inv_freq")}
 
 
-def _rope_base(config: Mapping[str, Any]) -> float:
+def rope_base(config: Mapping[str, Any]) -> float:
+    """Of the rotary positions, whichever of two places the configuration says it in."""
     rope = config.get("rope_parameters") or {}
     return float(rope.get("rope_theta", config.get("rope_theta", 10000.0)))

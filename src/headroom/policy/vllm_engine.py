@@ -33,6 +33,7 @@ from headroom.policy.canary import TOKENS, TOLERANCE, canary_prompts, canary_sco
 from headroom.policy.engine import Adapters, EngineError
 from headroom.policy.load import Dtype
 from headroom.policy.sampler import Generation, Ids, check_request
+from headroom.policy.vllm_language import for_engine
 
 _RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 """The adapter widths that vLLM has room for; the factors of another rank are padded."""
@@ -90,13 +91,15 @@ class VllmSampler:
             options |= {"distributed_executor_backend": "external_launcher"}
         if not torch.cuda.is_available():  # compiling takes longer there than it saves
             options |= {"enforce_eager": True, "block_size": 32}
-        config = vllm.transformers_utils.config.get_config(str(folder), trust_remote_code=False)
-        own = getattr(config.get_text_config(), "max_position_embeddings", settings.longest)
+        self._view = tempfile.TemporaryDirectory(prefix="headroom-engine-")
+        read = for_engine(folder, Path(self._view.name))
+        config = vllm.transformers_utils.config.get_config(str(read), trust_remote_code=False)
+        own = getattr(config, "max_position_embeddings", settings.longest)
         self.longest = min(settings.longest, int(own))
         try:
             with _undisturbed():
                 self._llm = vllm.LLM(
-                    model=str(folder),
+                    model=str(read),
                     skip_tokenizer_init=True,
                     trust_remote_code=False,
                     load_format="safetensors",
@@ -172,6 +175,7 @@ class VllmSampler:
         """Free the engine's memory."""
         self._llm.llm_engine.engine_core.shutdown()
         self._folder.cleanup()
+        self._view.cleanup()
 
     def _answer(
         self, prompts: Sequence[Ids], temperature: float, seeds: Sequence[int], tokens: int, ends: Sequence[int]

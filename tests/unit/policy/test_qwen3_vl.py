@@ -184,6 +184,20 @@ def test_prompts_go_through_the_chat_template_and_are_cut_to_the_decoders_contex
     assert 500 < len(short.encode_prompt(text).ids) <= 700 - ACTION_ROOM
 
 
+def test_a_chat_template_that_only_the_processor_has_is_the_tokenizers_too(whole, folder, tmp_path):
+    (folder / "chat_template.jinja").unlink()
+    assert AutoTokenizer.from_pretrained(folder).chat_template is None
+    (folder / "chat_template.json").write_text(json.dumps({"chat_template": tiny_qwen3_vl.TEMPLATE}))
+    policy = load_policy(folder, "float32")
+    wanted = load_policy(whole, "float32").codec.encode_prompt(PROMPT).ids
+    assert policy.codec.encode_prompt(PROMPT).ids.tolist() == wanted.tolist()
+    save_policy(policy.model, policy.codec, tmp_path / "out")
+    assert (tmp_path / "out/chat_template.json").read_bytes() == (folder / "chat_template.json").read_bytes()
+    assert load_policy(tmp_path / "out", "float32").codec.encode_prompt(PROMPT).ids.tolist() == wanted.tolist()
+    (folder / "chat_template.json").write_text("{}")
+    assert "chat_template.json: cannot be read" in refused(folder)
+
+
 def test_an_older_folder_may_be_the_one_that_the_tower_comes_from(folder):
     before = raw(folder, PREFIX)
     policy = load_policy(folder, "float32")
