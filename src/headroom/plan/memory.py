@@ -80,7 +80,7 @@ def training(
         "reference model": width * shape.language if reference and lora is None else 0,
     }
     if engine is not None:
-        held |= {"vLLM weights": width * shape.language, "vLLM key-value cache": engine.cache_mb * 2**20}
+        held |= {"vLLM weights": width * shape.parameters, "vLLM key-value cache": engine.cache_mb * 2**20}
     gathered_blocks = 2 * shape.block + shape.outside
     update: Parts = {
         **held,
@@ -89,14 +89,18 @@ def training(
         "activations": activations(shape, load.tokens, width, recomputed=trainer.gradient_checkpointing),
         "logits": logits(shape, load.actions, trainer.logits_chunk),
     }
-    moments = {"load": {"float32 weights": 4.0 * shape.language}, "update": update}
+    beside = ("reference model", "vLLM weights", "vLLM key-value cache")  # opened before the weights are sharded
+    loaded: Parts = {"float32 weights": 4.0 * shape.language, **{name: held[name] for name in beside if name in held}}
+    moments = {"load": loaded, "update": update}
     if load.cached:
         moments["rollout"] = {
             **held,
             "gathered weights": width * shape.language if count > 1 else 0,
             **(_sampling(shape, load, width) if engine is None else {}),
         }
-    moments["end"] = {**held, "float32 weights": 4.0 * shape.language if count > 1 or lora is not None else 0}
+    # Shards are gathered into the processors' memory, a tensor at a time; the embedding is the largest.
+    whole = shape.vocabulary * shape.width if count > 1 else 0 if lora is None else shape.language
+    moments["end"] = {**held, "float32 weights": 4.0 * whole}
     return {moment: _with_overhead(parts, gpu) for moment, parts in moments.items()}
 
 

@@ -60,7 +60,10 @@ def whole(model: Any) -> Iterator[None]:
 
 @torch.no_grad()
 def undo(model: Any) -> None:
-    """Put whole tensors in the place of the shards; the model is a plain one again, without gradients."""
+    """Put whole tensors in the place of the shards; the model is a plain one again, without gradients.
+
+    It ends in the processors' memory, a tensor at a time: no device must hold all float32 weights, beside an engine's.
+    """
     from torch.distributed.fsdp import FSDPModule
 
     for module in model.modules():
@@ -71,10 +74,12 @@ def undo(model: Any) -> None:
         for name, parameter in list(module._parameters.items()):
             if parameter is not None and hasattr(parameter, "full_tensor"):
                 if id(parameter) not in replaced:
-                    replaced[id(parameter)] = nn.Parameter(parameter.full_tensor(), parameter.requires_grad)
+                    replaced[id(parameter)] = nn.Parameter(parameter.full_tensor().cpu(), parameter.requires_grad)
                 module._parameters[name] = replaced[id(parameter)]
     for module in model.modules():
         module.__dict__.pop("run_part", None)
+        for name, buffer in module._buffers.items():  # never sharded
+            module._buffers[name] = None if buffer is None else buffer.cpu()
 
 
 def _direct(module: Any) -> Callable[..., Any]:

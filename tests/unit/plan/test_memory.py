@@ -113,3 +113,4 @@ def test_an_engine_keeps_its_weights_and_its_cache_beside_the_trainer_and_the_sa
         assert moments[moment]["vLLM weights"] == 2 * BILLIONS.parameters
         assert moments[moment]["vLLM key-value cache"] == 4 * 2**30
     assert "key-value cache" not in moments["rollout"]
+    assert moments["load"]["vLLM weights"] == 2 * BILLIONS.parameters, "it is opened before the weights are sharded"
