@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from headroom.config.models import PretrainedModel, TinyModel
-from headroom.config.resolve import ConfigError, Resolved, resolve
+from headroom.config.resolve import ConfigError, Resolved, grpo_of, resolve
 from headroom.plan import cost, memory
 from headroom.plan.architecture import Shape, shape_of
 from headroom.plan.cost import Fit, Gpu, Rates, Whole
@@ -240,6 +240,8 @@ def _check(plan: Estimate, gpu: Gpu, disk: float | None, resolved: Resolved) -> 
             if (job.rule, kind) not in seen:  # once a rule: its jobs are alike
                 seen.add((job.rule, kind))
                 problems.append(fault)
+    problems += _asked_memory(plan)
+    problems += _engine(plan, resolved)
     if disk is not None and plan.kept + plan.scratch > disk:
         problems.append(
             f"disk: needs {(plan.kept + plan.scratch) / TB:.2f} TB, there are {disk / TB:.2f}; "
@@ -274,6 +276,33 @@ def _faults(job: Job, plan: Estimate, gpu: Gpu) -> Iterator[tuple[str, str]]:
         low, high = (f"{value / 60:.0f}" for value in interval(plan, job))
         about = f"about {job.seconds / 60:.0f} ({low} to {high})"
         yield "runtime", f"{key}.runtime: allows {asked.runtime} min, {job.name} takes {about}"
+
+
+def _asked_memory(plan: Estimate) -> Iterator[str]:
+    """Rules whose jobs could be sent to a GPU that is too small for them: a job checks only what its rule asks for."""
+    for rule, jobs in by_rule(plan.jobs).items():
+        job = max(jobs, key=lambda one: memory.peak(one.moments)[1] if one.moments else 0.0)
+        moment, wide = memory.peak(job.moments) if job.moments else ("", 0.0)
+        asked = job.resources
+        if asked.gpu and wide > asked.gpu_mem_mb * 1e6:
+            yield (
+                f"resources.{rule}.gpu_mem_mb: asks for {asked.gpu_mem_mb}, {job.name} needs {math.ceil(wide / 1e6)} "
+                f"({moment}); ask for that much"
+            )
+
+
+def _engine(plan: Estimate, resolved: Resolved) -> Iterator[str]:
+    """A cache of keys and values that does not hold one prompt of the longest size: the engine would not start."""
+    if not resolved.by_vllm:
+        return
+    grpo = grpo_of(resolved.runs[0], resolved.study, plan.scale)
+    width = 2 if grpo.trainer.precision == "bfloat16_masters" else 4
+    needed = width * plan.shape.key_value_numbers * grpo.vllm.longest
+    if needed > grpo.vllm.cache_mb * 2**20:
+        yield (
+            f"grpo.vllm.cache_mb: is {grpo.vllm.cache_mb}, one prompt of grpo.vllm.longest {grpo.vllm.longest} tokens "
+            f"needs {math.ceil(needed / 2**20)}; raise the one or lower the other"
+        )
 
 
 def by_rule(jobs: Sequence[Job]) -> dict[str, list[Job]]:

@@ -276,7 +276,7 @@ def test_a_scale_may_extend_another_and_change_what_it_names_alone(project: Path
     assert over.sft["sft"].trainer == base.sft["sft"].trainer.model_copy(update={"processes": 8})
     assert over.sft["sft"].steps == base.sft["sft"].steps
     assert over.resources["grpo"].gpu == 8
-    assert over.resources["graft"] == base.resources["graft"]
+    assert over.resources["probe"] == base.resources["probe"]
     assert over.tasks == base.tasks
 
 

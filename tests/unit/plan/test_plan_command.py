@@ -17,7 +17,7 @@ from headroom.plan import memory
 from headroom.plan.architecture import model_files, shape_of
 from headroom.plan.command import size
 from headroom.plan.cost import GPUS
-from headroom.plan.estimate import estimate, extremes, interval
+from headroom.plan.estimate import by_rule, estimate, extremes, interval
 
 PROJECT = Path(__file__).parents[3]
 PAPER = "paper-qwen3-4b"
@@ -40,7 +40,9 @@ def plan(*options: str, scale: str = PAPER):
 def edited(project: Path, scale: str, key: str, **change: object) -> None:
     path = project / f"workflow/scales/{scale}.yaml"
     content = yaml.safe_load(path.read_text())
-    content.setdefault("resources", {})[key] = {"gpu": 4, "mem_mb": 240000, "runtime": 1440, "disk_mb": 200000} | change
+    table = content.setdefault("resources", {})
+    given = {"gpu": 4, "mem_mb": 240000, "runtime": 1440, "disk_mb": 200000}
+    table[key] = {**given, **table.get(key, {}), **change}
     path.write_text(yaml.safe_dump(content))
 
 
@@ -100,6 +102,57 @@ def test_a_device_that_is_too_small_is_refused_before_anything_runs(project: Pat
     assert re.search(r"does not fit: select: needs \d+ GB of each GPU \(rollout\), it has 24; --gpu", done.output)
     assert re.search(r"does not fit: grpo grid-\d+: needs \d+ GB .*; more trainer.processes", done.output)
     assert not (project / "results").exists()
+
+
+WITH_GPUS = ("small", "paper", "paper-qwen3-vl-8b", "paper-qwen3-1.7b", "paper-qwen3-4b", "paper-qwen3-8b")
+
+
+def filled(project: Path, scale: str) -> str:
+    """The scale with some revision where it has none."""
+    path = project / f"workflow/scales/{scale}.yaml"
+    path.write_text(path.read_text().replace("revision: null", f"revision: {'0' * 40!r}"))
+    return scale
+
+
+@pytest.mark.parametrize("scale", WITH_GPUS)
+def test_a_scale_asks_for_the_memory_that_its_widest_jobs_need_of_a_gpu_and_not_for_much_more(
+    project: Path, scale: str
+) -> None:
+    found = estimate(project, filled(project, scale), gpu=GPUS["a100-80gb"], gpus=16)
+    assert found.problems == []
+    checked = set()
+    for rule, jobs in by_rule(found.jobs).items():
+        if jobs[0].resources.gpu:
+            needed = max(memory.peak(job.moments)[1] for job in jobs) / 1e6
+            assert needed <= jobs[0].resources.gpu_mem_mb < 1.05 * needed + 1000, rule
+            checked.add(rule)
+    assert checked == {"sft", "select", "reading", "grpo", "evaluate", "graft"}
+
+
+def test_every_scale_with_gpus_is_among_those_that_are_held_to_the_plan() -> None:
+    scales = {path.stem: resolve.scale_content(PROJECT, path.stem) for path in PROJECT.glob("workflow/scales/*.yaml")}
+    asks = {
+        name for name, content in scales.items() if any(r.get("gpu") for r in content.get("resources", {}).values())
+    }
+    assert asks == set(WITH_GPUS)
+
+
+@pytest.mark.parametrize("asked", [0, 61000])
+def test_a_rule_that_could_land_on_a_gpu_too_small_for_its_widest_job_is_refused(project: Path, asked: int) -> None:
+    edited(project, PAPER, "grpo", gpu_mem_mb=asked)
+    done = plan("--gpus", "16")
+    assert done.exit_code == 3
+    fault = rf"resources\.grpo\.gpu_mem_mb: asks for {asked}, grpo group_size-\d+ needs 61\d\d\d \(update\)"
+    assert len(re.findall("does not fit", done.output)) == 1
+    assert re.search(fault, done.output), done.output
+
+
+def test_a_cache_that_holds_no_prompt_of_the_longest_size_is_refused(project: Path) -> None:
+    path = project / f"workflow/scales/{PAPER}.yaml"
+    path.write_text(path.read_text().replace("cache_mb: 8192", "cache_mb: 1151"))
+    assert "grpo.vllm.cache_mb: is 1151, one prompt of grpo.vllm.longest 8192 tokens needs 1152" in plan().output
+    path.write_text(path.read_text().replace("cache_mb: 1151", "cache_mb: 1152"))
+    assert "cache_mb" not in plan().output
 
 
 def test_a_disk_a_runtime_and_devices_that_do_not_suffice_are_refused_once_a_rule(project: Path) -> None:
