@@ -80,7 +80,7 @@ def training(
         "reference model": width * shape.language if reference and lora is None else 0,
     }
     if engine is not None:
-        held |= {"vLLM weights": width * shape.parameters, "vLLM key-value cache": engine.cache_mb * 2**20}
+        held |= {"vLLM weights": width * shape.language, "vLLM key-value cache": engine.cache_mb * 2**20}
     gathered_blocks = 2 * shape.block + shape.outside
     update: Parts = {
         **held,

@@ -291,3 +291,19 @@ def test_a_scale_that_extends_nothing_or_too_much_is_one_error(project: Path, ex
     (project / "workflow/scales/paper-qwen3-4b.yaml").write_text(f"extends: {extends}\n")
     with pytest.raises(resolve.ConfigError, match=message):
         resolve.load_study(project, "paper-qwen3-4b")
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_the_paper_scales_sample_by_vllm_with_a_canary_and_truncated_importance_weights(
+    project: Path, scale: str
+) -> None:
+    if scale == "small":
+        edit(project, scale, model__revision="0" * 40)
+    found = resolve.resolve({"scale": scale}, project)
+    assert found.by_vllm == scale.startswith("paper")
+    for run in found.runs if found.by_vllm else ():
+        grpo = resolve.grpo_of(run, found.study, scale)
+        assert grpo.engine == "vllm"
+        assert grpo.vllm.canary_tolerance == 0.5, "nats, of bfloat16"
+        assert grpo.vllm.importance_cap == 2
+        assert grpo.vllm.longest >= found.study.model.context

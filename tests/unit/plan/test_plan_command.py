@@ -148,7 +148,7 @@ def test_a_rule_that_could_land_on_a_gpu_too_small_for_its_widest_job_is_refused
 
 
 def test_a_cache_that_holds_no_prompt_of_the_longest_size_is_refused(project: Path) -> None:
-    path = project / f"workflow/scales/{PAPER}.yaml"
+    path = project / "workflow/scales/paper.yaml"
     path.write_text(path.read_text().replace("cache_mb: 8192", "cache_mb: 1151"))
     assert "grpo.vllm.cache_mb: is 1151, one prompt of grpo.vllm.longest 8192 tokens needs 1152" in plan().output
     path.write_text(path.read_text().replace("cache_mb: 1151", "cache_mb: 1152"))
