@@ -3,14 +3,13 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(workflow.basedir, "src")))
 
-from headroom.cluster.start import before_jobs
+from headroom.cluster.start import before_jobs, before_rollouts
 from headroom.config import resolve as configuration
 from headroom.config.workflow import any_of, load, options, prelude
 from headroom.provenance.closure import Lists
 
-shell.prefix(
-    prelude(conda="conda" in map(str, workflow.deployment_settings.deployment_method))
-)
+CONDA = "conda" in map(str, workflow.deployment_settings.deployment_method)
+shell.prefix(prelude(conda=CONDA))
 
 try:
     WORKFLOW = load(config, Path(workflow.basedir))
@@ -40,3 +39,4 @@ onstart:
         workflow.executor_plugin.name,
         getattr(workflow.executor_settings, "status_command", None),
     )
+    before_rollouts(WORKFLOW, Path(workflow.basedir), conda=CONDA)

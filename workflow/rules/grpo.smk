@@ -36,7 +36,8 @@ rule grpo:
         launcher=lambda wildcards: WORKFLOW.launcher_of[wildcards.run],
         folder=subpath(output.manifest, parent=True),
     shell:
-        "HEADROOM_ASKED=grpo:gpu={resources.gpu},gpu_mem_mb={resources.gpu_mem_mb},disk_mb={resources.disk_mb}"
+        WORKFLOW.first_on_path
+        + "HEADROOM_ASKED=grpo:gpu={resources.gpu},gpu_mem_mb={resources.gpu_mem_mb},disk_mb={resources.disk_mb}"
         " {params.launcher} -m headroom.train.grpo"
         " --config {input.config} --init {input.checkpoint} --task-sets {input.task_sets}"
         " --output {params.folder} 2>&1 | tee {log}"

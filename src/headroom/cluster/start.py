@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import shutil
+from pathlib import Path
 
 from headroom.cluster.site import WITHOUT_ACCOUNTING, Site
+from headroom.config.workflow import VLLM, Workflow
 
 
 def before_jobs(executor: str, status_command: str | None = None) -> None:
@@ -29,3 +31,18 @@ def before_jobs(executor: str, status_command: str | None = None) -> None:
     else:
         return
     raise SystemExit(f"headroom: executor slurm: {reason}; `make slurm-check` says what else is missing")
+
+
+def before_rollouts(study: Workflow, project: Path, *, conda: bool) -> None:
+    """Look for vLLM when a workflow starts that has runs to make by it: supervised training would come hours before.
+
+    Raises:
+        SystemExit: it is not there; one line with the remedy.
+    """
+    there = conda or not study.by_vllm or not study.makes("scratch") or (project / VLLM / "python").exists()
+    made = (project / f"results/{study.scale}/grpo/{run}/manifest.json" for run in study.init_of)
+    if not there and not all(path.is_file() for path in made):
+        raise SystemExit(
+            f"headroom: workflow/scales/{study.scale}.yaml: grpo.engine is vllm, which needs an environment of its "
+            "own: type make setup-vllm, or give --sdm conda; or sample by torch, engine: torch"
+        )

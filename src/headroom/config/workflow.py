@@ -28,6 +28,9 @@ PRELUDE = (
 )
 """Before every shell command: the sources that a rule declares are what runs, and nothing depends on the date."""
 
+VLLM = ".venv-vllm/bin"
+"""Where ``make setup-vllm`` puts what such jobs run in; with ``--sdm conda`` they have envs/rollout.yaml instead."""
+
 ACTIVATED = (
     'if [ "$CONDA_PREFIX" = {outer} ] || [ "$(command -v python)" != "$CONDA_PREFIX/bin/python" ]; then '
     'echo "headroom: the conda environment of this job was not activated: python would be $(command -v python). '
@@ -113,6 +116,14 @@ class Workflow:
             for policy, stage in self.stage_of.items()
         }
 
+    @property
+    def first_on_path(self) -> str:
+        """What stands before the command of a job that samples: vLLM's folder, where jobs have no environment by conda.
+
+        The text is the same with conda and without, so that neither makes a result of the other stale.
+        """
+        return 'PATH="${{HEADROOM_VLLM:+$HEADROOM_VLLM:}}$PATH" ' if self.by_vllm else ""
+
     @cached_property
     def reference_of(self) -> dict[str, str]:
         """Policy -> the SFT job that it is compared with inside: the one it started from, an SFT job with itself."""
@@ -153,7 +164,7 @@ def load(config: Mapping[str, object], project: Path) -> Workflow:
 def prelude(*, conda: bool) -> str:
     """What stands before every shell command; ``conda``: each job has an environment of its own (``--sdm conda``)."""
     if not conda:
-        return PRELUDE
+        return f'{PRELUDE}export HEADROOM_VLLM="$PWD/{VLLM}"; '
     outer = shlex.quote(os.environ.get("CONDA_PREFIX", ""))
     return ACTIVATED.format(outer=outer).replace("{", "{{").replace("}", "}}") + PRELUDE
 
