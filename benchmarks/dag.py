@@ -17,7 +17,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 from headroom.files import write_json
@@ -71,6 +70,18 @@ def copy(folder: Path, runs: int) -> None:
         writer.writerows(rows)
 
 
+MEASURE = """
+import json, resource, subprocess, sys, time
+start = time.perf_counter()
+with open(sys.argv[1], "wb") as stream:
+    status = subprocess.run(sys.argv[2:], stdout=stream, stderr=subprocess.STDOUT).returncode
+used = resource.getrusage(resource.RUSAGE_CHILDREN)
+wall, cpu = time.perf_counter() - start, used.ru_utime + used.ru_stime
+print(json.dumps({"status": status, "wall": wall, "cpu": cpu, "kilobytes": used.ru_maxrss}))
+"""
+"""A small process in between: on Linux a process begins with the peak memory of the one that started it."""
+
+
 def dry_run(folder: Path, *options: str) -> dict[str, float | int]:
     """``snakemake -n`` there: jobs, processor and wall seconds, peak megabytes.
 
@@ -78,26 +89,25 @@ def dry_run(folder: Path, *options: str) -> dict[str, float | int]:
         ValueError: it failed.
     """
     report = folder / "dry-run.txt"
-    start = time.perf_counter()
-    with report.open("wb") as stream:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "snakemake", "-n", "--cores", "2", *options],
-            cwd=folder,
-            stdout=stream,
-            stderr=subprocess.STDOUT,
-            env={**os.environ, "PYTHONPATH": ""},
-        )
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
+    command = [sys.executable, "-m", "snakemake", "-n", "--cores", "2", *options]
+    done = subprocess.run(
+        [sys.executable, "-c", MEASURE, report, *command],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONPATH": ""},
+    )
+    used = json.loads(done.stdout)
     text = report.read_text(encoding="utf-8")
     total = re.search(r"^total\s+(\d+)", text, re.MULTILINE)
-    if process.returncode or total is None:
+    if used["status"] or total is None:
         raise ValueError(f"snakemake -n failed in {folder}:\n{text[-2000:]}")
     return {
         "jobs": int(total[1]),
-        "cpu_seconds": round(usage.ru_utime + usage.ru_stime, 2),
-        "wall_seconds": round(time.perf_counter() - start, 2),
-        "peak_megabytes": round(usage.ru_maxrss / 1024),
+        "cpu_seconds": round(used["cpu"], 2),
+        "wall_seconds": round(used["wall"], 2),
+        "peak_megabytes": round(used["kilobytes"] / 1024),
     }
 
 
