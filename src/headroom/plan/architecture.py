@@ -14,6 +14,7 @@ from pydantic import Field
 
 from headroom.config.models import Positive, PretrainedModel, Strict, TinyModel
 from headroom.config.resolve import ConfigError, check, load_yaml
+from headroom.policy.files import check_checkpoint
 
 FOLDER = "workflow/models"
 TINY_VOCABULARY = 512
@@ -96,8 +97,10 @@ def shape_of(model: TinyModel | PretrainedModel, project: Path) -> Shape:
         return count("tiny", tiny_config(model, vocabulary=TINY_VOCABULARY, pad_id=0, end_ids=(1,)))
     folder = project / model.name_or_path
     if folder.is_dir():
-        content = load_yaml(folder / "config.json", f"{model.name_or_path}/config.json")
-        return count(model.name_or_path, content if isinstance(content, dict) else {})
+        try:
+            return count(model.name_or_path, check_checkpoint(folder))
+        except ValueError as error:
+            raise ConfigError(f"model.name_or_path: {error}") from error
     known = {file.hub: (name, file) for name, file in model_files(project).items()}
     if model.name_or_path not in known:
         raise ConfigError(

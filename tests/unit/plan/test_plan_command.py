@@ -13,11 +13,13 @@ from typer.testing import CliRunner
 
 from headroom.cli import app
 from headroom.config import resolve
+from headroom.config.models import PretrainedModel, TinyModel
 from headroom.plan import memory
 from headroom.plan.architecture import model_files, shape_of
 from headroom.plan.command import size
 from headroom.plan.cost import GPUS
 from headroom.plan.estimate import by_rule, estimate, extremes, interval
+from headroom.policy.tiny import tiny_model
 
 PROJECT = Path(__file__).parents[3]
 PAPER = "paper-qwen3-4b"
@@ -68,6 +70,18 @@ def test_a_model_file_that_disagrees_with_itself_is_refused(project: Path) -> No
     study = resolve.load_study(project, PAPER)
     with pytest.raises(resolve.ConfigError, match=r"qwen3-4b.yaml: parameters: says 4000000000, but .* 4022468096"):
         shape_of(study.model, project)
+
+
+def test_a_folder_of_ones_own_is_counted_from_its_config_and_a_wrong_one_is_one_line(project: Path) -> None:
+    model = tiny_model(TinyModel(width=32), vocabulary=64, pad_id=0, end_ids=(1,), seed=0)
+    (project / "mine").mkdir()
+    model.save_pretrained(str(project / "mine"))  # its JSON writes 1e-06, which YAML reads as a text
+    own = PretrainedModel(name_or_path="mine")
+    assert shape_of(own, project).parameters == sum(parameter.numel() for parameter in model.parameters())
+    path = project / "mine/config.json"
+    path.write_text(path.read_text().replace('"qwen3"', '"gpt2"'))
+    with pytest.raises(resolve.ConfigError, match=r"^model.name_or_path: .*config.json: model_type 'gpt2' is not"):
+        shape_of(own, project)
 
 
 def test_a_plan_that_fits_ends_with_0_and_says_its_error(project: Path) -> None:
