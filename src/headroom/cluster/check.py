@@ -23,6 +23,7 @@ from headroom.cluster import profile as profiles
 from headroom.cluster.site import WITHOUT_ACCOUNTING, Site, ask
 from headroom.config.models import Resources
 from headroom.config.resolve import ConfigError, resolve, scale_content
+from headroom.config.workflow import VLLM
 
 PLUGINS = ("snakemake", "snakemake-executor-plugin-slurm", "snakemake-executor-plugin-slurm-jobstep")
 LOCK = "requirements/main.txt"
@@ -47,8 +48,12 @@ def check(project: Path, scale: str, folder: Path) -> Iterator[Finding]:
     site = Site()
     profile: profiles.Profile | None = None
     try:
-        resolve({"scale": scale}, project)
+        resolved = resolve({"scale": scale}, project)
         yield Finding("ok", "settings", f"scale {scale}")
+        if resolved.by_vllm and not (project / VLLM / "python").exists():
+            yield Finding(
+                "note", "vllm", f"samples the rollouts, and is not in {VLLM}", "make setup-vllm, or --sdm conda"
+            )
     except ConfigError as error:
         yield Finding("missing", "settings", str(error))
     table = _table(project, scale)
