@@ -1,6 +1,6 @@
 # The commands of this project. `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-vllm reproduce smoke report slurm-check test release verify pins bench lint clean
+.PHONY: help setup setup-vllm reproduce smoke report slurm-check gpu-check test release verify pins bench lint clean
 SHELL := /bin/bash
 BIN := .venv/bin
 
@@ -27,6 +27,9 @@ report: setup  ## one HTML file with all results of a finished run (SCALE=tiny)
 
 slurm-check: setup  ## what this cluster lacks for `snakemake --profile slurm` (SCALE=paper; default: config.yaml's)
 	@$(BIN)/headroom slurm-check --scale "$(SCALE)"
+
+gpu-check: setup  ## one GPU on a random model of 4B size: every kind of work, its time, memory and parity (ARGS="--lora")
+	@$(BIN)/python -m headroom.cluster.gpu_check $(ARGS)
 
 test:  ## set-up and all tests, the smoke study included
 	@./setup.sh --dev
