@@ -29,7 +29,8 @@ from headroom.plan import cost, estimate, figure, sweep, work
 from headroom.plan.architecture import count
 from headroom.policy.sampler import TorchSampler
 from headroom.policy.tiny import tiny_config, tiny_model
-from headroom.train.trainee import Trainee, adamw
+from headroom.train.optimiser import adamw
+from headroom.train.trainee import Trainee
 from headroom.train.update import update
 from headroom.worlds.base import Outcome
 

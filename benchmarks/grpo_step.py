@@ -29,7 +29,8 @@ from headroom.agent.episode import Turn
 from headroom.config.models import Grpo, Optimiser, TinyModel
 from headroom.files import write_json
 from headroom.policy.tiny import tiny_model
-from headroom.train.trainee import Trainee, adamw
+from headroom.train.optimiser import adamw
+from headroom.train.trainee import Trainee
 from headroom.train.update import update
 from headroom.worlds.base import Outcome
 

@@ -27,7 +27,8 @@ from toy_grpo import (
 from headroom.config.jobs import dump_job
 from headroom.train.diagnostics import steps_table
 from headroom.train.grpo import PATIENCE, main
-from headroom.train.trainee import Trainee, adamw
+from headroom.train.optimiser import adamw
+from headroom.train.trainee import Trainee
 from headroom.train.update import NOT_FINITE, update
 
 
