@@ -160,6 +160,7 @@ def test_real_jobs_run_in_their_environments_and_record_nothing_else_as_installe
 ELSEWHERE = {
     "headroom.provenance.allotment",  # imports torch for a job that asked for GPUs
     "headroom.policy.vllm_engine",  # imports vLLM for a job whose samples it draws, in the environment rollout
+    "headroom.policy.vllm_language",  # likewise
 }
 
 

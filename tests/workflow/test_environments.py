@@ -24,7 +24,7 @@ KINDS = ("analysis", "audit", "figures", "rollout", "train", "worlds")
 FOR_GPUS_ONLY = {"headroom.provenance.allotment"}
 
 # Imported only where vLLM samples, in the environment rollout; every other job is of the kind that stands here first.
-BY_VLLM_ONLY = {"headroom.policy.vllm_engine"}
+BY_VLLM_ONLY = {"headroom.policy.vllm_engine", "headroom.policy.vllm_language"}
 
 
 def canonical(name: str) -> str:
