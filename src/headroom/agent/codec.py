@@ -199,6 +199,8 @@ class PlainCodec:
         return str(self._hf.decode(kept, skip_special_tokens=True, clean_up_tokenization_spaces=False)).strip()
 
     def save(self, folder: Path) -> None:
+        if self._limit is not None:  # so that what is trained on it later cuts the same pages at the same place
+            self._hf.model_max_length = self._hf.init_kwargs["model_max_length"] = self._limit + ACTION_ROOM
         self._hf.save_pretrained(str(folder))
 
 
@@ -211,8 +213,13 @@ def _until_end(ids: Sequence[int] | Ids, ends: tuple[int, ...]) -> list[int]:
     return kept
 
 
-def load_codec(folder: Path, *, context: int | None = None) -> Codec:
+def load_codec(folder: Path, *, context: int | None = None, positions: int | None = None) -> Codec:
     """The codec of a checkpoint folder: slots where there is a ``slots.json``, else the folder's own tokenizer.
+
+    Args:
+        folder: of the checkpoint.
+        context: tokens of a turn; default: the length that the tokenizer was saved with, at most ``positions``.
+        positions: tokens that the model can tell apart, where that is known.
 
     Raises:
         ValueError: a file is missing or damaged; the message names it.
@@ -242,6 +249,10 @@ def load_codec(folder: Path, *, context: int | None = None) -> Codec:
     if (folder / "generation_config.json").exists():
         eos = GenerationConfig.from_pretrained(str(folder)).eos_token_id
         ends = eos if isinstance(eos, list) else [eos] if eos is not None else []
+    if context is None:
+        # A tokenizer that knows no length gives one of thirty digits.
+        known = [length for length in (positions, int(hf_tokenizer.model_max_length)) if length and length < 10**9]
+        context = min(known, default=None)
     return PlainCodec(hf_tokenizer, end_ids=ends, limit=context - ACTION_ROOM if context is not None else None)
 
 

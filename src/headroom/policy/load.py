@@ -45,7 +45,7 @@ def load_policy(source: Path | PretrainedModel, dtype: Dtype | None = None, *, d
         folder = source
     config = check_checkpoint(folder)
     text = text_config(config)
-    codec = load_codec(folder, context=context or text.get("max_position_embeddings"))
+    codec = load_codec(folder, context=context, positions=text.get("max_position_embeddings"))
     rows = int(text["vocab_size"])
     highest = max(codec.size - 1, codec.pad_id, *codec.end_ids)
     if highest >= rows:

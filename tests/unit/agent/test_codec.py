@@ -294,3 +294,15 @@ def test_a_page_too_long_for_a_released_model_is_cut_by_lines() -> None:
     assert len(prompt.ids) <= 300
     assert shown[:3] == ["goal: Go.", "page:", 'button "b0"']
     assert shown[-3:] == ["history:", 'press "Enter" -> ok', "action:"]
+
+
+def test_a_context_that_was_trained_with_cuts_the_same_pages_after_a_save(tmp_path: Path) -> None:
+    page = Observation("Click it.", tuple(Element("button", f"Button number {n}") for n in range(80)))
+    text = prompt_text([page], [])
+    codec = PlainCodec(_plain_tokenizer("<pad>", "{{ messages[1]['content'] }}"), limit=300)
+    cut = codec.encode_prompt(text).ids
+    codec.save(tmp_path)
+    for context, positions, same in ((None, 4096, True), (None, None, True), (4096, 4096, False)):
+        again = load_codec(tmp_path, context=context, positions=positions)
+        assert np.array_equal(again.encode_prompt(text).ids, cut) is same
+    assert len(load_codec(tmp_path, positions=200).encode_prompt(text).ids) < len(cut) <= 300
