@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -80,8 +82,10 @@ class Stages:
 
 
 @pytest.fixture(scope="module")
-def stages(tmp_path_factory: pytest.TempPathFactory) -> Stages:
-    return Stages(tmp_path_factory.mktemp("pretrained"))
+def stages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stages]:
+    folder = tmp_path_factory.mktemp("pretrained")
+    yield Stages(folder)
+    shutil.rmtree(folder)  # five checkpoints of 0.5 GB, which pytest would keep for three runs
 
 
 @pytest.fixture(scope="module")
