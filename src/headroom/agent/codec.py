@@ -218,7 +218,7 @@ def load_codec(folder: Path, *, context: int | None = None, positions: int | Non
 
     Args:
         folder: of the checkpoint.
-        context: tokens of a turn; default: the length that the tokenizer was saved with, at most ``positions``.
+        context: tokens of a turn, default the length that the tokenizer was saved with; never more than ``positions``.
         positions: tokens that the model can tell apart, where that is known.
 
     Raises:
@@ -249,11 +249,10 @@ def load_codec(folder: Path, *, context: int | None = None, positions: int | Non
     if (folder / "generation_config.json").exists():
         eos = GenerationConfig.from_pretrained(str(folder)).eos_token_id
         ends = eos if isinstance(eos, list) else [eos] if eos is not None else []
-    if context is None:
-        # A tokenizer that knows no length gives one of thirty digits.
-        known = [length for length in (positions, int(hf_tokenizer.model_max_length)) if length and length < 10**9]
-        context = min(known, default=None)
-    return PlainCodec(hf_tokenizer, end_ids=ends, limit=context - ACTION_ROOM if context is not None else None)
+    # What is asked for goes before what the tokenizer says; one that knows no length gives one of thirty digits.
+    lengths = (positions, context if context is not None else int(hf_tokenizer.model_max_length))
+    longest = min((length for length in lengths if length and length < 10**9), default=None)
+    return PlainCodec(hf_tokenizer, end_ids=ends, limit=longest - ACTION_ROOM if longest is not None else None)
 
 
 def _processor_template(folder: Path) -> str | None:
@@ -262,6 +261,11 @@ def _processor_template(folder: Path) -> str | None:
     if not path.is_file():
         return None
     try:
-        return str(json.loads(path.read_text(encoding="utf-8"))["chat_template"])
+        template = json.loads(path.read_text(encoding="utf-8"))["chat_template"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{path}: cannot be read ({error!r}); copy it again") from error
+    if not isinstance(template, str):
+        raise ValueError(
+            f"{path}: chat_template must be one text, not a {type(template).__name__}; leave the one to use"
+        )
+    return template

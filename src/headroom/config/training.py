@@ -27,7 +27,7 @@ class TinyModel(Strict):
     closed_share: Probability = Field(
         0.15, description="A word in at least this share of a task's episodes has a token of its own."
     )
-    context: Positive = 1024
+    context: int = Field(1024, gt=64, description="Tokens of a turn, 64 of them for its action.")
 
     @model_validator(mode="after")
     def _heads_divide(self) -> TinyModel:
@@ -45,7 +45,7 @@ class PretrainedModel(Strict):
     name_or_path: str
     revision: str | None = Field(None, description="A full commit hash; required for a hub name.")
     dtype: Literal["float32", "bfloat16"] = "bfloat16"
-    context: Positive = 8192
+    context: int = Field(8192, gt=64, description="Tokens of a turn, 64 of them for its action.")
 
 
 Model = Annotated[TinyModel | PretrainedModel, Field(discriminator="kind")]

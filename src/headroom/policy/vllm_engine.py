@@ -154,13 +154,14 @@ class VllmSampler:
         """See ``TorchSampler.generate``; ``entropy`` is NaN.
 
         Raises:
-            ValueError: an argument is out of range, or a prompt too long for the engine.
+            ValueError: an argument is out of range.
+            EngineError: a prompt is too long for the engine.
             FloatingPointError: the model gives no finite probabilities.
         """
         check_request(prompts, seeds, temperature, max_new_tokens)
         most = max((len(prompt) for prompt in prompts), default=0)
         if most + max_new_tokens > self.longest:
-            raise ValueError(
+            raise EngineError(
                 f"a prompt has {most} tokens and its action up to {max_new_tokens}, the engine holds {self.longest}; "
                 "raise grpo.vllm.longest"
             )

@@ -254,7 +254,10 @@ def main(
                 raise SystemExit(str(error)) from error
         if not processes.first:
             return
-        save_policy(policy.model, policy.codec, running.output / "checkpoint")
+        try:
+            save_policy(policy.model, policy.codec, running.output / "checkpoint")
+        except ValueError as error:  # what it carries along from the initial checkpoint is gone
+            raise SystemExit(str(error)) from error
         write_parquet(running.output / "steps.parquet", steps_table(run.rows))
         write_parquet(running.output / "timing.parquet", timing_table(run.times))
         running.ending = run.ending

@@ -202,11 +202,12 @@ def main(
                 model, examples, settings.sft, scratch=job.scratch("sft"), processes=processes,
                 adapter=job.output / "adapter",
             )  # fmt: skip
+            if processes.first:
+                save_policy(model, codec, job.output / "checkpoint")
         except ValueError as error:
             raise SystemExit(str(error)) from error
         if not processes.first:
             return
-        save_policy(model, codec, job.output / "checkpoint")
         columns = ["step", "learning_rate", "loss", "gradient_norm", "action_tokens"]
         write_parquet(job.output / "steps.parquet", pd.DataFrame(run.steps, columns=columns))
         timing = pd.DataFrame({"step": range(len(run.seconds)), "seconds": np.array(run.seconds, dtype=np.float64)})

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headroom.agent import slots
-from headroom.agent.codec import PlainCodec, SlotCodec, load_codec
+from headroom.agent.codec import ACTION_ROOM, PlainCodec, SlotCodec, load_codec
 from headroom.agent.grammar import parse, render
 from headroom.agent.prompt import prompt_text
 from headroom.agent.slots import words_of
@@ -306,3 +306,8 @@ def test_a_context_that_was_trained_with_cuts_the_same_pages_after_a_save(tmp_pa
         again = load_codec(tmp_path, context=context, positions=positions)
         assert np.array_equal(again.encode_prompt(text).ids, cut) is same
     assert len(load_codec(tmp_path, positions=200).encode_prompt(text).ids) < len(cut) <= 300
+    # A longer context than the model has positions is that of the model: in SFT, and in what reads its checkpoint.
+    within = load_codec(tmp_path, context=4096, positions=200)
+    assert 0 < len(within.encode_prompt(text).ids) <= 200 - ACTION_ROOM
+    within.save(tmp_path / "saved")
+    assert np.array_equal(load_codec(tmp_path / "saved").encode_prompt(text).ids, within.encode_prompt(text).ids)

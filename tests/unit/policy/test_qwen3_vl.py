@@ -196,6 +196,8 @@ def test_a_chat_template_that_only_the_processor_has_is_the_tokenizers_too(whole
     assert load_policy(tmp_path / "out", "float32").codec.encode_prompt(PROMPT).ids.tolist() == wanted.tolist()
     (folder / "chat_template.json").write_text("{}")
     assert "chat_template.json: cannot be read" in refused(folder)
+    (folder / "chat_template.json").write_text(json.dumps({"chat_template": [{"name": "default", "template": "x"}]}))
+    assert "chat_template.json: chat_template must be one text, not a list" in refused(folder)
 
 
 def test_an_older_folder_may_be_the_one_that_the_tower_comes_from(folder):
