@@ -102,7 +102,7 @@ def test_the_dtype_is_the_one_asked_for(saved):
 
 
 def test_a_released_model_in_a_folder_brings_its_own_dtype(saved):
-    policy = load_policy(PretrainedModel(name_or_path=str(saved), context=64))
+    policy = load_policy(PretrainedModel(name_or_path=str(saved), context=65))
     assert policy.model.dtype == torch.bfloat16
     assert load_policy(PretrainedModel(name_or_path=str(saved)), "float32").model.dtype == torch.float32
 

@@ -122,7 +122,7 @@ def imitate(model: Any, *, steps: int, seed: int = 0) -> None:
 
 
 def _untrained(seed: int, pad_id: int) -> Any:
-    shape = TinyModel(width=32, layers=1, heads=2, key_value_heads=2, head_width=16, feed_forward=32, context=32)
+    shape = TinyModel(width=32, layers=1, heads=2, key_value_heads=2, head_width=16, feed_forward=32, context=96)
     return tiny_model(shape, vocabulary=len(WORDS), pad_id=pad_id, end_ids=(1,), seed=seed)
 
 

@@ -28,7 +28,7 @@ from headroom.train.processes import Processes, start
 def deep_policy() -> Policy:
     """Three layers with grouped heads and tied embeddings, far from their small start; untrained."""
     shape = TinyModel(
-        width=32, layers=3, heads=4, key_value_heads=2, head_width=8, feed_forward=48, context=32, initial_std=0.2
+        width=32, layers=3, heads=4, key_value_heads=2, head_width=8, feed_forward=48, context=96, initial_std=0.2
     )
     model = tiny_model(shape, vocabulary=len(WORDS), pad_id=WORDS.index("<pad>"), end_ids=(1,), seed=3)
     return Policy(model.eval(), FakeCodec(), Path("deep"))
