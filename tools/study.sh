@@ -6,10 +6,13 @@ cd "$(dirname "$0")/.."
 scale=${1:?usage: tools/study.sh SCALE [targets and snakemake options]}
 shift
 # A job plays pages half of its time and waits for the browser in between: three jobs on two cores end an eighth sooner
-# than two. As many as the memory holds.
+# than two. As many as the memory holds, the container's where it has a limit of its own.
 cores=$(getconf _NPROCESSORS_ONLN)
-jobs=${CORES:-$((cores + cores / 2))}
+jobs=${JOBS:-$((cores + cores / 2))}
 memory=$(($(getconf _PHYS_PAGES) * ($(getconf PAGE_SIZE) / 1024) / 1024))
+if read -r limit 2>/dev/null </sys/fs/cgroup/memory.max && [ "$limit" != max ] && [ $((limit >> 20)) -lt "$memory" ]; then
+    memory=$((limit >> 20))
+fi
 
 # A lock of the kernel instead of Snakemake's lock files: it cannot outlive its holders, this shell and its Snakemake.
 mkdir -p .snakemake
@@ -32,7 +35,7 @@ fi
 started=$SECONDS
 # The limit itself is never reached. By default Snakemake 9 weighs all waiting jobs again a second after each time it has
 # done so, once more for every job that has ended: a third of a core by the end. Ten seconds make that a thirtieth.
-.venv/bin/snakemake "$@" --cores "$jobs" --resources mem_mb="$memory" --max-jobs-per-timespan 1000/10s --nolock --rerun-incomplete --keep-going \
+.venv/bin/snakemake --cores "$jobs" --resources mem_mb="$memory" --max-jobs-per-timespan 1000/10s "$@" --nolock --rerun-incomplete --keep-going \
     --quiet rules host reason --config scale="$scale" 2>&1 | .venv/bin/python tools/progress.py 9>&- && status=0 || status=$?
 if [ "$status" != 0 ]; then
     echo "the study did not finish; what failed and why: .venv/bin/headroom runs --scale $scale, results/$scale/logs/" >&2

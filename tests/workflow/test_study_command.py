@@ -49,7 +49,7 @@ def folder(tmp_path: Path) -> Path:
 
 def command(folder: Path, **environment: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        ["tools/study.sh", "smoke"], cwd=folder, text=True, env={**os.environ, **environment},
+        ["tools/study.sh", "smoke", "figures/smoke/gate.pdf"], cwd=folder, text=True, env={**os.environ, **environment},
         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
     )  # fmt: skip
 
@@ -84,11 +84,12 @@ def test_a_job_that_outlived_its_study_is_waited_for_by_name(folder: Path, job_a
 @pytest.mark.parametrize("asked", [None, 5])
 def test_there_are_more_jobs_than_processors_as_far_as_memory_goes(folder: Path, asked: int | None) -> None:
     processors = os.sysconf("SC_NPROCESSORS_ONLN")
-    assert command(folder, **({"CORES": str(asked)} if asked else {"CORES": ""})).wait() == 0
+    assert command(folder, JOBS=str(asked or "")).wait() == 0
     _, *words = (folder / "started").read_text().split()
     given = dict(itertools.pairwise(words))
     assert int(given["--cores"]) == (asked or processors + processors // 2)
-    assert int(given["--resources"].removeprefix("mem_mb=")) == psutil.virtual_memory().total // 2**20
+    assert 0 < int(given["--resources"].removeprefix("mem_mb=")) <= psutil.virtual_memory().total // 2**20
+    assert words.index("--resources") < words.index("figures/smoke/gate.pdf") < words.index("--nolock")
 
 
 def test_locks_that_nobody_holds_are_passed_by(folder: Path) -> None:

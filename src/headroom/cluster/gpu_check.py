@@ -21,9 +21,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -35,6 +33,7 @@ from safetensors.torch import save_file
 
 from headroom.agent.episode import Turn
 from headroom.cluster.gpu_parity import Check, device_parity, precision_parity
+from headroom.cluster.gpu_phases import Phases
 from headroom.cluster.gpu_random import PAGES, TASKS, Codec, MadeUpPages, random_model, shape_config, supervised_turns
 from headroom.config.jobs import GrpoJob
 from headroom.config.models import Grpo, Lora, Rank, Sft, Trainer, WorldSettings
@@ -59,6 +58,7 @@ from headroom.provenance.project import root
 from headroom.train import sft
 from headroom.train.grpo import collect
 from headroom.train.optimiser import adamw
+from headroom.train.reward import scored
 from headroom.train.rollout import PhaseSeconds, rollout
 from headroom.train.trainee import Trainee
 from headroom.train.update import update
@@ -70,33 +70,6 @@ MINUTES = 8.0
 LOAD = Load(tokens=5000, actions=1024, cached=5000, rows=8)
 """Of the GRPO step below: one page, eight samples, two turns."""
 PROBE_TURNS, PROBE_IDS = 6, 64
-
-
-@dataclass
-class Phases:
-    """The table: one row a phase, with wall seconds and the peaks of the allocator (none on a processor)."""
-
-    on_gpu: bool
-    rows: list[dict[str, Any]] = field(default_factory=list)
-
-    @contextmanager
-    def __call__(self, name: str) -> Iterator[None]:
-        """Measure one phase; the GPU has finished it when it ends."""
-        if self.on_gpu:
-            torch.cuda.synchronize()
-            torch.cuda.reset_peak_memory_stats()
-        began = time.perf_counter()
-        yield
-        if self.on_gpu:
-            torch.cuda.synchronize()
-        seconds = time.perf_counter() - began
-        allocated = torch.cuda.max_memory_allocated() if self.on_gpu else None
-        reserved = torch.cuda.max_memory_reserved() if self.on_gpu else None
-        self.rows.append(
-            {"phase": name, "seconds": seconds, "peak_allocated_bytes": allocated, "peak_reserved_bytes": reserved}
-        )
-        held = f"{allocated / 2**30:>7.1f} GiB" if allocated is not None else ""
-        print(f"{name:<12} {seconds:>7.1f} s{held}", flush=True)
 
 
 def paper_trainer(lora: bool = False) -> Trainer:
@@ -151,7 +124,7 @@ def walk(config: dict[str, Any], device: str, trainer: Trainer, world: World, ph
             trainee = Trainee(model, adamw(grpo.optimiser, grpo.learning_rate), trainer)
             sampler = TorchSampler(model, codec.end_ids)
             groups = collect(world, policy, sampler, job, list(TASKS[:2]), PAGES, 0, PhaseSeconds())
-        turns = [turn for group in groups for episode in group.episodes for turn in episode.turns]
+        turns = [turn for group in groups for episode in group.episodes if scored(episode) for turn in episode.turns]
         with phases("grpo step"):
             advantage = torch.tensor([1.0 - 2.0 * (place % 2) for place in range(len(turns))], dtype=torch.float64)
             row, _ = update(trainee, None, turns, advantage, grpo)
@@ -177,12 +150,17 @@ def walk(config: dict[str, Any], device: str, trainer: Trainer, world: World, ph
     return [
         Check("supervised loss, distance from a guess's, nats", guess, 1.5),
         Check("rollout, episodes that failed to be played", float(failed), 0.0),
-        Check("sampler and trainer, largest gap of a log-probability, nats", row["sampler_gap"], gap),
+        Check("sampler and trainer, largest gap of a log-probability, nats", _or_infinite(row["sampler_gap"]), gap),
         Check("grpo, gradient that is not finite", float(not math.isfinite(row["gradient_norm"] or math.nan)), 0.0),
         Check("graft, tensors in the wrong place", float(misplaced), 0.0),
         Check("graft, pages that it did not finish", float(sum(bool(episode.failure) for episode in played)), 0.0),
         Check("rank, distance from the range it must lie in", _outside(late["effective_rank"], late["rows"]), 0.0),
     ]
+
+
+def _or_infinite(measured: Any) -> float:
+    """Nothing measured (no turn was played) is as far off as can be."""
+    return math.inf if measured is None else float(measured)
 
 
 def write(model: Decoder, folder: Path) -> None:

@@ -39,7 +39,7 @@ def shape_config(shape: str) -> dict[str, Any]:
             **files["qwen3-4b"].architecture, "vocab_size": TINY_VOCABULARY, "hidden_size": 32, "head_dim": 8,
             "intermediate_size": 64, "num_attention_heads": 4, "num_key_value_heads": 2, "num_hidden_layers": 4,
         }  # fmt: skip
-    usable = [name for name, file in files.items() if known(file.architecture)]
+    usable = [name for name, file in files.items() if known(file.architecture) and "vocab_size" in file.architecture]
     if shape not in usable:
         raise ValueError(f"--shape {shape}: is none of tiny, {', '.join(usable)} ({FOLDER}/)")
     return files[shape].architecture

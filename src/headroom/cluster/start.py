@@ -34,7 +34,9 @@ def before_jobs(executor: str, status_command: str | None = None) -> None:
 
 
 def before_rollouts(study: Workflow, project: Path, *, conda: bool) -> None:
-    """Look for vLLM when a workflow starts that has runs to make by it: supervised training would come hours before.
+    """Look for vLLM when a workflow starts at a scale whose runs sample by it: supervised training comes hours before.
+
+    Whatever the targets are, as long as one run is not made yet.
 
     Raises:
         SystemExit: it is not there; one line with the remedy.

@@ -133,6 +133,12 @@ def load_study(project: Path, scale: str) -> Study:
         name, "demonstrations.episodes_override", study.demonstrations.episodes_override, study.tasks.candidates, "task"
     )
     _pools_suffice(name, study)
+    adapted = [job for job, sft in study.sft.items() if sft.trainer.lora is not None]
+    if adapted and len(adapted) < len(study.sft):
+        raise ConfigError(
+            f"{name}: sft.{adapted[0]}.trainer.lora: not every SFT job has one, and all are made by one rule; "
+            "give it to all of them, or to none"
+        )
     families = Run.model_fields["family"].annotation.__args__  # type: ignore[union-attr]
     _known(name, "evaluate", study.evaluate, (*study.sft, *families), "SFT job or family of runs")
     if taken := sorted(_FROM_THE_TABLE & study.grpo.keys()):
@@ -144,16 +150,17 @@ def _pools_suffice(where: str, study: Study) -> None:
     """Whether the page seeds of the repository suffice for what a scale asks of each pool."""
     from headroom.worlds.seeds import POOLS
 
-    asked = {
-        "tasks.selection_seeds": ("selection", study.tasks.selection_seeds),
-        "evaluation.seeds": ("evaluation", study.evaluation.seeds),
-        "demonstrations.episodes_per_task": ("train", study.demonstrations.episodes_per_task),
-        **{
-            f"demonstrations.episodes_override.{task}": ("train", count)
+    asked = [
+        ("tasks.selection_seeds", "selection", study.tasks.selection_seeds),
+        ("evaluation.seeds", "evaluation", study.evaluation.seeds),
+        ("evaluation.seeds", "reading", study.evaluation.seeds),
+        ("demonstrations.episodes_per_task", "train", study.demonstrations.episodes_per_task),
+        *(
+            (f"demonstrations.episodes_override.{task}", "train", count)
             for task, count in study.demonstrations.episodes_override.items()
-        },
-    }
-    for key, (pool, count) in asked.items():
+        ),
+    ]
+    for key, pool, count in asked:
         if count > POOLS[pool]:
             raise ConfigError(f"{where}: {key}: pool {pool!r} has {POOLS[pool]} seeds, not {count}; ask for fewer")
 
@@ -195,8 +202,9 @@ def load_runs(project: Path, study: Study, scale: str) -> tuple[Run, ...]:
     path = project / RUNS_TABLE
     try:
         text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise ConfigError(f"{RUNS_TABLE}: cannot be read ({error.strerror}); restore it with git checkout") from error
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "not UTF-8"
+        raise ConfigError(f"{RUNS_TABLE}: cannot be read ({reason}); restore it with git checkout") from error
     rows = csv.DictReader(io.StringIO(text), delimiter="\t", restkey="(extra cell)")
     found: dict[str, Run] = {}
     cells: dict[tuple[object, ...], str] = {}

@@ -136,7 +136,10 @@ class Resources(Strict):
     runtime: Positive = Field(60, description="Minutes.")
     disk_mb: Positive = 1000
     gpu: NonNegative = 0
-    gpu_mem_mb: NonNegative = Field(0, description="Memory that each GPU must have; 0: any. Checked when a job starts.")
+    gpu_mem_mb: NonNegative = Field(
+        0,
+        description="Memory that each GPU must have, checked when a job starts; 0: any, which a plan does not accept.",
+    )
 
 
 class Study(Strict):

@@ -117,7 +117,8 @@ def digest(of: Mapping[str, str]) -> str:
 class Lists:
     """Closures as Snakemake inputs: one small file a stage, written where the sources are no longer what it says.
 
-    Snakemake compares it by content, so an edit that is taken back makes nothing stale, and neither does a touch. The
+    Snakemake compares it by content, so an edit that is taken back makes nothing stale, and neither does a touch. A job
+    that started in between is the exception: its record has the edited sources, which ``headroom stale`` sees. The
     sha256 of a list is the ``sources.sha256`` of the records that the stage writes.
     """
 

@@ -243,6 +243,10 @@ def _environments(folder: Path, *, by_vllm: bool) -> dict[str, str]:
         for body in re.split(r"\n\s*rule \w+:", path.read_text(encoding="utf-8")):
             pinned = named.search(body)
             stage = re.search(r'closure\.sources\(\s*f?"(\w+)\.(\w+)?', body)
+            if "by_vllm" in body and pinned and not pinned[2]:
+                raise ValueError(
+                    f"{path}: the environment of a rule is not written as it is read here; mend _environments"
+                )
             if pinned and stage:
                 found[f"{stage[1]}.{stage[2]}" if stage[2] else stage[1]] = pinned[2 if by_vllm and pinned[2] else 1]
     return found

@@ -146,6 +146,8 @@ def test_the_plan_of_a_family_overrides_samples_and_drops_the_pass_at_k_it_canno
         ({"grpo__seed": 1}, ["grpo.seed", "column of workflow/data/runs.tsv"]),
         ({"learning_rates": {"low": 1e-4}}, ["runs.tsv: line 2", "lowest", "level in workflow/scales/tiny.yaml"]),
         ({"sft": {}}, ["sft: has no entry 'sft'"]),
+        ({"sft__base__trainer": {"lora": {}}}, ["sft.base.trainer.lora: not every SFT job has one", "all of them"]),
+        ({"model__context": 64}, ["model", "context", "greater than 64"]),
         ({"evaluate__gird": {}}, ["evaluate", "'gird'", "did you mean 'grid'?"]),
         ({"runs": ["grid-99"]}, ["runs", "'grid-99'", "runs.tsv"]),
         ({"demonstrations__episodes_override": {"click-nothing": 3}}, ["episodes_override", "'click-nothing'"]),
