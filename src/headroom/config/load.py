@@ -8,7 +8,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -38,8 +38,10 @@ class _UniqueKeys(yaml.SafeLoader):
         seen: set[Any] = set()
         for key_node, _ in node.value:
             key = self.construct_object(key_node, deep=True)
+            line = key_node.start_mark.line + 1
+            if isinstance(key, dict | list | set):
+                raise yaml.MarkedYAMLError(problem=f"a key is no name (line {line})")
             if key in seen:
-                line = key_node.start_mark.line + 1
                 raise yaml.MarkedYAMLError(problem=f"key {key!r} is given twice (line {line})")
             seen.add(key)
         return super().construct_mapping(node, deep)
@@ -82,7 +84,7 @@ def load_yaml(path: Path, name: str) -> object:
         return yaml.load(path.read_text(encoding="utf-8"), Loader=_UniqueKeys)  # noqa: S506 (a SafeLoader)
     except OSError as error:
         raise ConfigError(f"{name}: cannot be read ({error.strerror}); restore it with git checkout {name}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: no UTF-8; a date or number that is none
         problem = str(error).replace("\n", " ")
         raise ConfigError(f"{name}: not valid YAML: {problem}; correct it") from error
 
@@ -197,18 +199,25 @@ def _known(where: str, key: str, names: Iterable[str], known: Iterable[str], wha
             raise ConfigError(f"{where}: {key}: there is no {what} {name!r}; {hint}")
 
 
+def _rows(rows: csv.DictReader[str]) -> Iterator[dict[str, Any]]:
+    try:
+        yield from rows
+    except csv.Error as error:
+        raise ConfigError(f"{RUNS_TABLE}: after line {rows.line_num}: {error}; correct the line") from error
+
+
 def load_runs(project: Path, study: Study, scale: str) -> tuple[Run, ...]:
     """Check the run table against a scale, and pick the runs which that scale makes."""
     path = project / RUNS_TABLE
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")  # some editors begin a file with a mark
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "not UTF-8"
         raise ConfigError(f"{RUNS_TABLE}: cannot be read ({reason}); restore it with git checkout") from error
     rows = csv.DictReader(io.StringIO(text), delimiter="\t", restkey="(extra cell)")
     found: dict[str, Run] = {}
     cells: dict[tuple[object, ...], str] = {}
-    for row in rows:
+    for row in _rows(rows):
         where = f"{RUNS_TABLE}: line {rows.line_num}"
         run = check(Run, {k: v for k, v in row.items() if v is not None}, where, "correct the cell")
         if run.run in found:

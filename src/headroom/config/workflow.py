@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gc
+import io
 import os
 import re
 import shlex
@@ -175,7 +176,12 @@ def load_figures(project: Path) -> dict[str, Figure]:
     if not path.is_file():
         return {}
     found = {}
-    with path.open(encoding="utf-8", newline="") as stream:
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "not UTF-8"
+        raise ConfigError(f"{FIGURES_TABLE}: cannot be read ({reason}); restore it with git checkout") from error
+    with io.StringIO(text) as stream:
         for row in csv.DictReader(stream, delimiter="\t"):
             try:
                 tables = tuple(part.strip() for part in row["tables"].split(",") if part.strip())

@@ -12,7 +12,7 @@ import yaml
 from headroom.config import jobs, resolve
 from headroom.config.models import Run
 from headroom.config.schema import drift
-from headroom.config.workflow import Workflow
+from headroom.config.workflow import FIGURES_TABLE, Workflow, load_figures
 
 PROJECT = Path(__file__).parents[3]
 SCALES = sorted(path.stem for path in (PROJECT / "workflow/scales").glob("*.yaml"))
@@ -309,3 +309,30 @@ def test_the_paper_scales_sample_by_vllm_with_a_canary_and_truncated_importance_
         assert grpo.vllm.canary_tolerance == 0.5, "nats, of bfloat16"
         assert grpo.vllm.importance_cap == 2
         assert grpo.vllm.longest >= found.study.model.context
+
+
+@pytest.mark.parametrize("text", ["{{a: 1}: 2}: 3", "? [a]\n: 1\n", "x: 2024-99-99\n", "x: 0x_\n", "[" * 5000])
+def test_yaml_that_no_reader_takes_is_one_line(project: Path, text: str) -> None:
+    (project / "workflow/scales/tiny.yaml").write_text(text)
+    assert fault(project).startswith("workflow/scales/tiny.yaml: not valid YAML: ")
+
+
+def test_a_cell_without_end_is_one_line(project: Path) -> None:
+    with (project / resolve.RUNS_TABLE).open("a") as stream:
+        stream.write("a" * 200_000)
+    assert fault(project).startswith(f"{resolve.RUNS_TABLE}: after line ")
+
+
+def test_the_mark_that_some_editors_write_first_is_passed_over(project: Path) -> None:
+    before = resolve.resolve({"scale": "tiny"}, project)
+    for name in (resolve.RUNS_TABLE, FIGURES_TABLE):
+        path = project / name
+        path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes().replace(b"\n", b"\r\n"))
+    assert resolve.resolve({"scale": "tiny"}, project).files == before.files
+    assert load_figures(project) == load_figures(PROJECT)
+
+
+def test_a_table_of_figures_in_another_encoding_is_one_line(project: Path) -> None:
+    (project / FIGURES_TABLE).write_bytes(b"\xe9\n")
+    with pytest.raises(resolve.ConfigError, match="not UTF-8"):
+        load_figures(project)
