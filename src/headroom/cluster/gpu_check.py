@@ -232,12 +232,20 @@ def main(
     from headroom.worlds.miniwob.chromium import ChromiumNotFound, find_chromium
     from headroom.worlds.miniwob.world import MiniWob
 
+    if device not in ("cuda", "cpu"):
+        raise SystemExit(f"gpu-check: --device {device}: say cuda or cpu; CUDA_VISIBLE_DEVICES chooses among GPUs")
     on_gpu = device != "cpu"
     if on_gpu and not torch.cuda.is_available():
         raise SystemExit(
             f"gpu-check: torch {torch.__version__} sees no GPU here; run it where there is one (after TORCH=cuda "
             "./setup.sh if this is a build for processors), or add --shape tiny --device cpu to try the path without"
         )
+    try:  # before minutes of work whose numbers would have no place
+        output.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=output):
+            pass
+    except OSError as error:
+        raise SystemExit(f"gpu-check: --output {output}: cannot be written ({error.strerror})") from error
     repeatable()
     trainer, where = paper_trainer(lora), "made up: no browser was found"
     pages: World = MadeUpPages()
@@ -267,7 +275,6 @@ def main(
     finally:
         pages.close()
     seconds = time.perf_counter() - began
-    output.mkdir(parents=True, exist_ok=True)
     write_csv(output / "gpu-check.csv", pd.DataFrame(phases.rows).round({"seconds": 3}))
     write_json(
         output / "gpu-check.json",

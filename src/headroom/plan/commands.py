@@ -7,6 +7,9 @@ from typing import Annotated
 
 import typer
 
+MOST = 10**6
+"""No episode, prompt or action is longer; beyond it seconds are no numbers."""
+
 PLAN_EXITS = "Exit codes: 0 it fits; 1 a setting is wrong; 2 wrong usage; 3 the plan does not fit, and says where."
 
 
@@ -24,9 +27,9 @@ def plan(
     gpu_memory: Annotated[str, typer.Option(help="Of one GPU, as 80GB; default: the data sheet's.")] = "",
     cores: Annotated[int, typer.Option(min=1, help="Of the machine, for a study that asks for no GPU.")] = 2,
     disk: Annotated[str, typer.Option(help="What there is for results, as 2TB; default: not checked.")] = "",
-    turns: Annotated[float | None, typer.Option(min=1, help="Turns an episode.")] = None,
-    prompt_tokens: Annotated[float | None, typer.Option(min=1, help="Tokens a prompt.")] = None,
-    action_tokens: Annotated[float | None, typer.Option(min=1, help="Tokens an action.")] = None,
+    turns: Annotated[float | None, typer.Option(min=1, max=MOST, help="Turns an episode.")] = None,
+    prompt_tokens: Annotated[float | None, typer.Option(min=1, max=MOST, help="Tokens a prompt.")] = None,
+    action_tokens: Annotated[float | None, typer.Option(min=1, max=MOST, help="Tokens an action.")] = None,
     machine: Annotated[bool, typer.Option("--json", help="Everything, for a machine.")] = False,
 ) -> None:
     """What a study would cost: jobs, GPU-hours, memory, disk, wall time; refused if it does not fit. Nothing runs."""

@@ -66,6 +66,15 @@ def test_without_a_gpu_it_ends_with_one_line_and_writes_nothing(tmp_path: Path) 
     assert list(tmp_path.iterdir()) == []
 
 
+def test_odd_options_are_one_line_before_any_work(tmp_path: Path) -> None:
+    for device in ("gpu", "cuda:1", ""):
+        with pytest.raises(SystemExit, match="say cuda or cpu"):
+            gpu_check.main("tiny", device, False, tmp_path)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SystemExit, match=r"--output .*/file: cannot be written"):
+        gpu_check.main("tiny", "cpu", False, tmp_path / "file")
+
+
 def test_a_shape_that_is_not_known_is_one_line(tmp_path: Path) -> None:
     done = run("--shape", "gpt-9", "--device", "cpu", "--output", str(tmp_path))
     assert done.returncode == 1

@@ -262,3 +262,11 @@ def test_a_study_without_a_gpu_is_planned_on_cores(project: Path) -> None:
 def test_sizes_are_decimal() -> None:
     assert size("80GB", "--x") == 80e9
     assert size("1.5 tb", "--x") == 1.5e12
+
+
+@pytest.mark.parametrize("option", ["--turns", "--prompt-tokens", "--action-tokens"])
+@pytest.mark.parametrize("value", ["inf", "1e308"])
+def test_a_number_that_no_episode_has_is_refused(project: Path, option: str, value: str) -> None:
+    done = plan(option, value, scale="smoke")
+    assert done.exit_code == 2
+    assert option in done.output
