@@ -9,6 +9,10 @@ shift
 # than two. As many as the memory holds, the container's where it has a limit of its own.
 cores=$(getconf _NPROCESSORS_ONLN)
 jobs=${JOBS:-$((cores + cores / 2))}
+if [[ ! $jobs =~ ^([1-9][0-9]*|all)$ ]]; then
+    echo "JOBS=$jobs: is no number of jobs; give one from 1 on, or none for $((cores + cores / 2))" >&2
+    exit 2
+fi
 memory=$(($(getconf _PHYS_PAGES) * ($(getconf PAGE_SIZE) / 1024) / 1024))
 if read -r limit 2>/dev/null </sys/fs/cgroup/memory.max && [ "$limit" != max ] && [ $((limit >> 20)) -lt "$memory" ]; then
     memory=$((limit >> 20))
@@ -32,11 +36,30 @@ if command -v flock >/dev/null; then
     done
 fi
 
+# Of an option given twice Snakemake takes the last alone: what the user sets goes in with what is set here.
+settings=() limits=("mem_mb=$memory") words=() kind=words
+for word in "$@"; do
+    case $word in
+        --config | -C) kind=settings ;;
+        --resources | --res) kind=limits ;;
+        --config=*) kind=settings settings+=("${word#*=}") ;;
+        --resources=* | --res=*) kind=limits limits+=("${word#*=}") ;;
+        -*) kind=words words+=("$word") ;;
+        *)
+            case $kind in
+                settings) settings+=("$word") ;;
+                limits) limits+=("$word") ;;
+                *) words+=("$word") ;;
+            esac
+            ;;
+    esac
+done
+
 started=$SECONDS
 # The limit itself is never reached. By default Snakemake 9 weighs all waiting jobs again a second after each time it has
 # done so, once more for every job that has ended: a third of a core by the end. Ten seconds make that a thirtieth.
-.venv/bin/snakemake --cores "$jobs" --resources mem_mb="$memory" --max-jobs-per-timespan 1000/10s "$@" --nolock --rerun-incomplete --keep-going \
-    --quiet rules host reason --config scale="$scale" 2>&1 | .venv/bin/python tools/progress.py 9>&- && status=0 || status=$?
+.venv/bin/snakemake --cores "$jobs" --resources "${limits[@]}" --max-jobs-per-timespan 1000/10s "${words[@]}" --nolock --rerun-incomplete --keep-going \
+    --quiet rules host reason --config "${settings[@]}" scale="$scale" 2>&1 | .venv/bin/python tools/progress.py 9>&- && status=0 || status=$?
 if [ "$status" != 0 ]; then
     echo "the study did not finish; what failed and why: .venv/bin/headroom runs --scale $scale, results/$scale/logs/" >&2
     exit "$status"

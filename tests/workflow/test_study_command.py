@@ -92,6 +92,23 @@ def test_there_are_more_jobs_than_processors_as_far_as_memory_goes(folder: Path,
     assert words.index("--resources") < words.index("figures/smoke/gate.pdf") < words.index("--nolock")
 
 
+def test_settings_and_limits_of_the_user_stand_beside_those_of_the_command(folder: Path) -> None:
+    given = ["figures/smoke/gate.pdf", "--config", "tier=tables", "--resources", "gpu=1", "-n", "--config=x=1"]
+    subprocess.run(["tools/study.sh", "smoke", *given], cwd=folder, check=True, stdout=subprocess.DEVNULL)
+    text = (folder / "started").read_text().strip()
+    assert text.endswith(" --config tier=tables x=1 scale=smoke")
+    assert " gpu=1 --max-jobs-per-timespan 1000/10s figures/smoke/gate.pdf -n --nolock " in text
+    assert text.count("--config") == text.count("--resources") == 1
+
+
+@pytest.mark.parametrize("jobs", ["0", "-1", "abc", "2.5"])
+def test_a_number_of_jobs_that_is_none_is_refused_at_once(folder: Path, jobs: str) -> None:
+    done = command(folder, JOBS=jobs)
+    assert f"JOBS={jobs}: is no number of jobs" in done.communicate()[1]
+    assert done.returncode == 2
+    assert not (folder / "started").exists()
+
+
 def test_locks_that_nobody_holds_are_passed_by(folder: Path) -> None:
     (folder / JOB_LOCK).touch()
     done = command(folder)
