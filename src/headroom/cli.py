@@ -95,7 +95,7 @@ def graft(
     names = [name.strip() for name in groups.split(",") if name.strip()]
     try:
         made = build(base, donor, names, output, bands=bands, control_draw=control)
-    except ValueError as error:
+    except (ValueError, OSError) as error:
         raise SystemExit(f"headroom: {error}") from error
     typer.echo(json.dumps(made, sort_keys=True))
 
@@ -134,6 +134,7 @@ def runs(scale: Scale = "") -> None:
 def summary(scale: Scale = "") -> None:
     """What a finished study made, and where to look."""
     from headroom.config.workflow import load_figures
+    from headroom.provenance.walk import read_record
 
     project, scale = _project(), _scale(scale)
     results, figures = project / "results" / scale, project / "figures" / scale
@@ -142,7 +143,8 @@ def summary(scale: Scale = "") -> None:
         raise SystemExit(f"headroom: nothing was made at scale {scale} yet; type: make reproduce")
     endings: dict[str, int] = {}
     for record in sorted((results / "grpo").glob("*/run.json")):
-        ending = json.loads(record.read_bytes())["ending"]
+        run, _ = read_record(record.read_bytes(), record.name)
+        ending = run.ending if run is not None else "with a damaged record"
         endings[ending] = endings.get(ending, 0) + 1
     lines = [f"GRPO runs   {sum(endings.values())} ({', '.join(f'{n} {name}' for name, n in endings.items())})"]
     if scale == "smoke":

@@ -19,8 +19,11 @@ def append(log: Path, line: dict[str, Any]) -> None:
     """Append one line and flush it to disk."""
     log.parent.mkdir(parents=True, exist_ok=True)
     content = (json.dumps(line, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n").encode("utf-8")
-    handle = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    handle = os.open(log, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
     try:
+        size = os.fstat(handle).st_size
+        if size and os.pread(handle, 1, size - 1) != b"\n":  # a line cut short by a full disk takes no other with it
+            content = b"\n" + content
         os.write(handle, content)
         os.fsync(handle)
     finally:
@@ -28,16 +31,22 @@ def append(log: Path, line: dict[str, Any]) -> None:
 
 
 def read(log: Path) -> Iterator[dict[str, Any]]:
-    """Lines of the log in order; a line cut short by a crash is given as ``{"event": "damaged"}``."""
+    """Lines of the log in order; one cut short by a crash, or of no attempt, is given as ``{"event": "damaged"}``."""
     if not log.is_file():
         return
     with log.open(encoding="utf-8", errors="replace") as stream:
         for text in stream:
+            if text == "\n":
+                continue
             try:
                 line = json.loads(text)
             except ValueError:
                 line = None
-            yield line if isinstance(line, dict) else {"event": "damaged", "text": text.rstrip("\n")}
+            if not isinstance(line, dict) or (
+                line.get("event") in ("started", "ended", "damaged") and not isinstance(line.get("attempt"), str)
+            ):
+                line = {"event": "damaged", "text": text.rstrip("\n")}
+            yield line
 
 
 def of_output(log: Path, output: str) -> list[dict[str, Any]]:

@@ -6,6 +6,7 @@ Every file on the way is hashed and held against the records while the walk goes
 from __future__ import annotations
 
 import csv
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -49,7 +50,7 @@ class Audit:
         self.project, self.target = project, target
         start = project.owner(target)
         if start is None:
-            raise LookupError(f"{target}: no record knows it{_hint(project, target)}")
+            raise LookupError(f"{target}: no record knows it{unread(project) or _hint(project, target)}")
         self.start = start
         self.row = self._row(row) if row is not None else None
 
@@ -57,10 +58,12 @@ class Audit:
     def nodes(self) -> list[Node]:
         """The runs of this lineage, what was made first first."""
         order: dict[str, Node] = {}
+        entered: set[str] = set()  # an edited record may name what was made from it
 
         def visit(node: Node) -> None:
+            entered.add(node.record)
             for parent in self.parents(node):
-                if parent.record not in order:
+                if parent.record not in entered:
                     visit(parent)
             order.setdefault(node.record, node)
 
@@ -167,6 +170,12 @@ class Audit:
         }
 
 
+def unread(project: Project) -> str:
+    """The first record that was met and could not be read, as the end of a message; empty when there was none."""
+    found = [finding for findings in project.unreadable.values() for finding in findings]
+    return f"; {found[0].line()}" if found else ""
+
+
 def _hint(project: Project, target: str) -> str:
     if project.path(target).exists():
         return "; it was not made by a job of this study"
@@ -180,8 +189,8 @@ def find_target(project: Project, text: str, scale: str) -> str:
     Raises:
         LookupError: it is none of these; the message says what could be meant.
     """
-    place = Path(text) if Path(text).exists() else project.folder / text
-    if place.exists():
+    place = Path(text) if os.path.exists(text) else project.folder / text  # noqa: PTH110 (false for any odd text)
+    if os.path.exists(place):  # noqa: PTH110
         try:
             name = project.name(place)
         except ValueError:

@@ -191,23 +191,24 @@ def _log(project: Project, node: Node, log: Log | None) -> Iterator[Finding]:
 
 def _time(text: str) -> datetime | None:
     try:
-        return datetime.fromisoformat(text)
+        found = datetime.fromisoformat(text)
     except ValueError:
         return None
+    return found if found.tzinfo is not None else None
 
 
 def _clock(project: Project, node: Node) -> Iterator[Finding]:
     start, end = _time(node.run.usage.started), _time(node.run.usage.ended)
     if start is None or end is None:
         return
-    if end + SKEW < start:
+    if start - end > SKEW:
         yield Finding(node.record, "note", "ends before it starts: the clock was set while it ran")
     read = {parent.record: parent.attempt for parent in node.run.parents}
     for _, parent in project.parents(node):
         if parent is None or read.get(parent.record) != parent.run.attempt:
             continue
         made = _time(parent.run.usage.ended)
-        if made is not None and made > start + SKEW:
+        if made is not None and made - start > SKEW:
             text = f"starts before its input {parent.name} was finished: the clocks of their machines differ"
             yield Finding(node.record, "note", text)
 

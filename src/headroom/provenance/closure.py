@@ -131,7 +131,7 @@ class Lists:
     def _sources(self, stage: str) -> str:
         name = f"{self.folder}/{stage}.sha256"
         path, text = self.project / name, listing(digests(stage, self.project / "src"))
-        if not path.is_file() or path.read_text(encoding="utf-8") != text:
+        if not path.is_file() or path.read_bytes() != text.encode("utf-8"):
             # Moved into place: the jobs of a cluster read the rules too, many at a time.
             path.parent.mkdir(parents=True, exist_ok=True)
             part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -40,6 +41,8 @@ def open_project(*, cache: bool) -> Project:
 
 def default_scale(project: Project, named: str) -> str:
     """The scale that is meant."""
+    if "/" in named or named in (".", ".."):  # a name is a part of paths
+        raise SystemExit(f"headroom: --scale {named}: is no name of a scale; here are {', '.join(project.scales())}")
     if named or not (project.folder / "config.yaml").is_file():
         return named or "tiny"
     from headroom.config.resolve import SETTINGS_FILE, ConfigError, load_yaml
@@ -49,6 +52,12 @@ def default_scale(project: Project, named: str) -> str:
     except ConfigError as error:
         raise SystemExit(f"headroom: {error}") from error
     return str(content.get("scale", "tiny")) if isinstance(content, dict) else "tiny"
+
+
+def _unwritten(error: OSError) -> str:
+    """One line for a disk that is full, or a place that takes no file."""
+    place = error.filename2 or error.filename
+    return f"headroom: {place or 'the output'}: cannot be written ({error.strerror or error}); the same command goes on"
 
 
 def audit(
@@ -104,14 +113,16 @@ def verify(
         if path:
             reports = [checking.verify_path(project, find_target(project, path, default_scale(project, scale)))]
         else:
-            reports = [checking.verify_scale(project, name) for name in ([scale] if scale else project.scales())]
+            named = [default_scale(project, scale)] if scale else project.scales()
+            reports = [checking.verify_scale(project, name) for name in named]
     except (LookupError, ValueError) as error:
         raise SystemExit(f"headroom: {error.args[0]}") from error
     findings = [finding for report in reports for finding in report.findings]
     runs, files = sum(report.runs for report in reports), sum(report.files for report in reports)
     code = max((report.exit_code for report in reports if report.exit_code), default=0, key=lambda c: (c == 3, c))
-    if not runs and not findings:
-        raise SystemExit("headroom: nothing was recorded here yet; type: make reproduce")
+    if not runs and all(finding.kind == "note" for finding in findings):  # also where no scale has that name
+        where = f"at scale {scale}" if scale else "here"
+        raise SystemExit(f"headroom: nothing was recorded {where} yet; type: make reproduce")
     if as_json:
         document = {"runs": runs, "files": files, "exit_code": code, "findings": [vars(item) for item in findings]}
         typer.echo(json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False))
@@ -159,7 +170,7 @@ def project_of(text: str) -> Project:
     from headroom.provenance.walk import Project
 
     place = Path(text).absolute()
-    if Path(text).exists():
+    if os.path.exists(text):  # noqa: PTH110 (false for any odd text)
         for folder in place.parents:
             if (folder / "Snakefile").is_file():
                 return Project(folder)
@@ -202,6 +213,8 @@ def release(
         entries = packing.pack(project, size, level, archive)
     except (LookupError, ValueError) as error:
         raise SystemExit(f"headroom: {error.args[0]}") from error
+    except OSError as error:
+        raise SystemExit(_unwritten(error)) from error
     megabytes = archive.stat().st_size / (1 << 20)
     typer.echo(f"{archive.name}: {len(entries)} files, {megabytes:.1f} MB; results.lock lists them, commit it")
 
@@ -219,6 +232,8 @@ def unpack(
 
     project = open_project(cache=False)
     allotment.require(project.folder)
+    if tier and tier not in ("checkpoints", "evals", "tables"):
+        raise SystemExit(f"headroom: --tier {tier}: takes nothing from a release; say checkpoints, evals or tables")
     try:
         chosen = tuple(only or ())
         if tier:
@@ -227,6 +242,8 @@ def unpack(
         names = packing.unpack(project.folder, archive, force=force, only=chosen if only or tier else None)
     except ValueError as error:
         raise SystemExit(f"headroom: {error.args[0]}") from error
+    except OSError as error:
+        raise SystemExit(_unwritten(error)) from error
     typer.echo(f"{len(names)} files; start from them with: snakemake --config tier=evals")
 
 
@@ -250,6 +267,8 @@ def crate(
         count = exporting.export(project, size, level, folder)
     except (LookupError, ValueError) as error:
         raise SystemExit(f"headroom: {error.args[0]}") from error
+    except OSError as error:
+        raise SystemExit(_unwritten(error)) from error
     typer.echo(f"{folder.name}: {count} files and the run of every job, in ro-crate-metadata.json")
 
 
@@ -271,7 +290,11 @@ def lineage(
     if not names:
         raise SystemExit(f"headroom: no figure was made at scale {size} yet; type: make reproduce")
     place = output or project.folder / "results" / size / "audit" / "lineage.html"
-    write_text(place, page(project, size, names))
+    text = page(project, size, names)
+    try:
+        write_text(place, text)
+    except OSError as error:
+        raise SystemExit(_unwritten(error)) from error
     typer.echo(f"{len(names)} figures and tables: {project.name(place) if output is None else place}")
 
 

@@ -14,7 +14,7 @@ from headroom.provenance.manifest import FileEntry
 
 NAME = "results.lock"
 HEAD = "# Every released file: sha256, size in bytes, path. Written by `headroom release`; headroom verify compares.\n"
-_LINE = re.compile(r"([0-9a-f]{64})  +(\d+)  (\S.*)")
+_LINE = re.compile(r"([0-9a-f]{64})  +([0-9]{1,18})  (\S.*)")
 
 
 def dump(entries: dict[str, FileEntry]) -> str:
@@ -59,7 +59,9 @@ def parse(text: str, name: str) -> dict[str, FileEntry]:
 def safe(name: str) -> bool:
     """Whether a path stays inside of the project's results and figures."""
     parts = name.split("/")
-    return parts[0] in ("results", "figures") and len(parts) > 1 and not {"", ".", ".."} & set(parts)
+    return (
+        parts[0] in ("results", "figures") and len(parts) > 1 and not {"", ".", ".."} & set(parts) and "\0" not in name
+    )
 
 
 def of_scale(project: Path, scale: str) -> dict[str, FileEntry]:

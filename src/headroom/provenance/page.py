@@ -69,7 +69,7 @@ def _graph(audit: Audit) -> str:
     """Boxes in columns by the longest way to the first stage; the lines are inputs."""
     depth: dict[str, int] = {}
     for node in audit.nodes:
-        depth[node.record] = max((depth[parent.record] + 1 for parent in audit.parents(node)), default=0)
+        depth[node.record] = max((depth.get(parent.record, 0) + 1 for parent in audit.parents(node)), default=0)
     columns: dict[int, list[Node]] = {}
     for node in audit.nodes:
         columns.setdefault(depth[node.record], []).append(node)

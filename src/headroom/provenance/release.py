@@ -44,6 +44,12 @@ MEMBER = "results.lock"
 EPOCH = 1783987200
 """Time of every file of an archive: the same as SOURCE_DATE_EPOCH of the rules."""
 
+LISTING_LIMIT = 256 << 20
+"""Bytes of an archive's own list, which is read whole: a million files."""
+
+_UNREADABLE = (tarfile.TarError, EOFError, OSError, zlib.error, MemoryError, OverflowError)
+"""What a damaged archive, or one that lies about its sizes, raises while it is read."""
+
 _BINARY = (".parquet", ".safetensors", ".png", ".pdf", ".gz")
 _LEAKS = {
     "a home folder": re.compile(r"/(?:home|Users)/[^/\s\"']+/|/root/"),
@@ -162,7 +168,7 @@ def read(archive: Path) -> Iterator[tuple[str, FileEntry, IO[bytes]]]:
             first = tar.next()
             if first is None or first.name != MEMBER or not first.isreg():
                 raise ValueError(f"{archive}: is not a release of headroom")
-            listed = _listing(tar, first)
+            listed = _listing(archive, tar, first)
             while (info := tar.next()) is not None:
                 stream = tar.extractfile(info) if info.isreg() and info.name in listed else None
                 if stream is None:
@@ -170,7 +176,7 @@ def read(archive: Path) -> Iterator[tuple[str, FileEntry, IO[bytes]]]:
                 yield info.name, listed.pop(info.name), stream
             if listed:
                 raise ValueError(f"{archive}: lacks {min(listed)}; fetch the archive again")
-    except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
+    except _UNREADABLE as error:
         raise ValueError(f"{archive}: cannot be read ({error}); fetch the archive again") from error
 
 
@@ -180,7 +186,7 @@ def _copy(archive: Path, name: str, entry: FileEntry, stream: IO[bytes], out: IO
     while True:
         try:
             chunk = stream.read(CHUNK)
-        except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
+        except _UNREADABLE as error:
             raise ValueError(f"{archive}: cannot be read ({error}); fetch the archive again") from error
         if not chunk:
             break
@@ -201,13 +207,15 @@ def contents(archive: Path) -> dict[str, FileEntry]:
         with tarfile.open(archive, mode="r:gz") as tar:
             first = tar.next()
             if first is not None and first.name == MEMBER and first.isreg():
-                return _listing(tar, first)
-    except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
+                return _listing(archive, tar, first)
+    except _UNREADABLE as error:
         raise ValueError(f"{archive}: cannot be read ({error}); fetch the archive again") from error
     raise ValueError(f"{archive}: is not a release of headroom")
 
 
-def _listing(tar: tarfile.TarFile, info: tarfile.TarInfo) -> dict[str, FileEntry]:
+def _listing(archive: Path, tar: tarfile.TarFile, info: tarfile.TarInfo) -> dict[str, FileEntry]:
+    if not 0 <= info.size <= LISTING_LIMIT:
+        raise ValueError(f"{archive}: its list is {info.size} bytes long; it is not a release of headroom")
     stream = tar.extractfile(info)
     return lock.parse((stream.read() if stream else b"").decode("utf-8", "replace"), MEMBER)
 
@@ -228,6 +236,8 @@ def unpack(folder: Path, archive: Path, *, force: bool = False, only: tuple[str,
         if name in committed and committed[name] != entry:
             raise ValueError(f"{archive}: {name} is not the released file that {lock.NAME} lists")
         place = folder / name
+        if place.is_dir():
+            raise ValueError(f"{name}: a folder is in its place; move it away")
         if place.is_file() and not force and sha256_file(place) != entry.sha256:
             raise ValueError(f"{name}: is here and differs from the release; move it away, or say --force")
         chosen.add(name)

@@ -79,6 +79,8 @@ def verify_path(project: Project, name: str) -> Report:
         LookupError: no record knows the path.
     """
     node = project.owner(name)
+    if node is None and project.unreadable:
+        return Report(tuple(item for found in project.unreadable.values() for item in found), 0, 0, 0)
     if node is None:
         raise LookupError(f"{name}: no record knows it")
     return verify(project, project.ancestors([node]))

@@ -98,13 +98,16 @@ _UNKNOWN: dict[str, Any] = {
 def read_record(content: bytes, name: str) -> tuple[RunRecord | None, list[Finding]]:
     """Read a record of any version as far as it goes; None when not even its outputs can be read."""
     try:
-        return parse(content, name), []
+        run = parse(content, name)
+        if odd := _odd_path(run):
+            return None, [Finding(name, "record", f"names a path that none can be: {odd!r}; make the result again")]
+        return run, []
     except ValueError as error:
         fault = str(error).removeprefix(f"{name}: ")
     try:
         raw = json.loads(content)
         version = int(raw.get("schema_version", 0))
-    except (ValueError, AttributeError, TypeError):
+    except (ValueError, AttributeError, TypeError, OverflowError, RecursionError):
         return None, [Finding(name, "record", "is damaged or cut short; make the result again")]
     known = {key: value for key, value in raw.items() if key in RunRecord.model_fields}
     lost = [key for key in _UNKNOWN if key not in raw]
@@ -112,10 +115,20 @@ def read_record(content: bytes, name: str) -> tuple[RunRecord | None, list[Findi
         run = RunRecord.model_validate({**_UNKNOWN, **known, "schema_version": SCHEMA_VERSION})
     except ValidationError:
         return None, [Finding(name, "record", fault)]
+    if odd := _odd_path(run):
+        return None, [Finding(name, "record", f"names a path that none can be: {odd!r}; make the result again")]
     if version == SCHEMA_VERSION:
         return run, [Finding(name, "record", fault)]
     what = f"lacks {', '.join(lost)}" if lost else "is read as far as it is known"
     return run, [Finding(name, "note", f"a record of schema {version}, not {SCHEMA_VERSION}: {what}")]
+
+
+def _odd_path(run: RunRecord) -> str | None:
+    """A path in a record that no file can have."""
+    paths = [run.output, *run.outputs, *([run.config.path] if run.config else [])]
+    for item in run.inputs:
+        paths += [item.path, *item.files]
+    return next((path for path in paths if "\0" in path), None)
 
 
 def walk_files(folder: Path) -> Iterator[Path]:
@@ -151,7 +164,7 @@ class Project:
 
     def path(self, name: str) -> Path:
         """A path as records write it, on this disk."""
-        return Path(name).expanduser() if name.startswith("~") else self.folder / name
+        return Path(name).expanduser() if name.startswith("~/") else self.folder / name
 
     def name(self, path: Path) -> str:
         """A path as records write it.
@@ -205,7 +218,7 @@ class Project:
     def _owner(self, name: str) -> Node | None:
         for folder in [name, *[parent.as_posix() for parent in Path(name).parents][:5]]:
             record = f"{folder}/{RECORD}"
-            if self.path(record).is_file():
+            if os.path.isfile(self.path(record)):  # noqa: PTH113 (false for a name that is too long)
                 return self.node(record)
         top = Path(name)
         for above in (top.parent, top.parent.parent):
