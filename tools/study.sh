@@ -56,10 +56,12 @@ for word in "$@"; do
 done
 
 started=$SECONDS
+# Jobs of one processor each need no solver to be chosen among, and it would be started at every job's end.
 # The limit itself is never reached. By default Snakemake 9 weighs all waiting jobs again a second after each time it has
 # done so, once more for every job that has ended: a third of a core by the end. Ten seconds make that a thirtieth.
-.venv/bin/snakemake --cores "$jobs" --resources "${limits[@]}" --max-jobs-per-timespan 1000/10s "${words[@]}" --nolock --rerun-incomplete --keep-going \
-    --quiet rules host reason --config "${settings[@]}" scale="$scale" 2>&1 | .venv/bin/python tools/progress.py 9>&- && status=0 || status=$?
+.venv/bin/snakemake --cores "$jobs" --resources "${limits[@]}" --scheduler greedy --max-jobs-per-timespan 1000/10s \
+    "${words[@]}" --nolock --rerun-incomplete --keep-going --quiet rules host reason \
+    --config "${settings[@]}" scale="$scale" 2>&1 | .venv/bin/python tools/progress.py 9>&- && status=0 || status=$?
 if [ "$status" != 0 ]; then
     echo "the study did not finish; what failed and why: .venv/bin/headroom runs --scale $scale, results/$scale/logs/" >&2
     exit "$status"

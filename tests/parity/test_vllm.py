@@ -91,7 +91,7 @@ def test_what_the_engine_does_not_know_is_not_a_number(questions: dict[str, Any]
 
 
 def test_too_long_a_prompt_names_the_setting(questions: dict[str, Any]) -> None:
-    assert questions["too_long"].startswith("ValueError: a prompt has 185 tokens")
+    assert questions["too_long"].startswith("EngineError: a prompt has 185 tokens")
     assert questions["too_long"].endswith("raise grpo.vllm.longest")
 
 

@@ -59,7 +59,9 @@ def test_the_adapter_of_a_run_is_declared_and_rank_and_grafts_are_read_from_it(s
 def test_an_adapter_of_sft_is_declared_where_all_its_jobs_train_one_and_its_rank_is_the_merged_models(study) -> None:
     old, new = SFT % 60, SFT % 60 + ", trainer: {lora: {rank: 2, alpha: 4}}"
     with study.edited(SETTINGS, old, new):
-        assert "results/smoke/sft/sft/adapter" not in asked(study, "sft")["sft sft"]["output"]
+        refused = study.snakemake("-n")
+        assert refused.returncode != 0
+        assert "sft.sft.trainer.lora: not every SFT job has one" in refused.stdout + refused.stderr
         with study.edited(SETTINGS, SFT % 20, SFT % 20 + ", trainer: {lora: {rank: 2, alpha: 4}}"):
             found = asked(study, "sft")
     assert "results/smoke/sft/sft/adapter" in found["sft sft"]["output"]

@@ -45,7 +45,6 @@ def test_every_rule_says_what_it_needs() -> None:
                 "input:",
                 "output:",
                 "log:",
-                "benchmark:",
                 "conda:",
                 "threads:",
                 "resources:",

@@ -32,8 +32,6 @@ rule claims:
         record="<figures>/records/claims.data.run.json",
     log:
         "<logs>/claims.log",
-    benchmark:
-        "<benchmarks>/claims.tsv"
     conda:
         "../../envs/figures.yaml"
     threads: WORKFLOW.resources("claims").threads

@@ -24,7 +24,6 @@ pathvars:
     config=f"results/{WORKFLOW.scale}/config",
     figures=f"figures/{WORKFLOW.scale}",
     logs=f"results/{WORKFLOW.scale}/logs",
-    benchmarks=f"results/{WORKFLOW.scale}/benchmarks",
 
 
 wildcard_constraints:

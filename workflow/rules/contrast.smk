@@ -26,8 +26,6 @@ rule contrast:
         record="<results>/contrast/run.json",
     log:
         "<logs>/contrast.log",
-    benchmark:
-        "<benchmarks>/contrast.tsv"
     conda:
         "../../envs/analysis.yaml"
     threads: WORKFLOW.resources("contrast").threads

@@ -10,8 +10,6 @@ rule demonstrations:
         record="<results>/demonstrations/run.json",
     log:
         "<logs>/demonstrations.log",
-    benchmark:
-        "<benchmarks>/demonstrations.tsv"
     conda:
         "../../envs/worlds.yaml"
     threads: WORKFLOW.resources("demonstrations").threads

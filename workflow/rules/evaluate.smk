@@ -15,8 +15,6 @@ rule evaluate:
         record="<results>/evaluate/{policy}/run.json",
     log:
         "<logs>/evaluate/{policy}.log",
-    benchmark:
-        "<benchmarks>/evaluate/{policy}.tsv"
     conda:
         "../../envs/train.yaml"
     threads: WORKFLOW.resources("evaluate").threads

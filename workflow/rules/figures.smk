@@ -55,8 +55,6 @@ if WORKFLOW.makes("evals"):
             record="<figures>/records/{figure}.data.run.json",
         log:
             "<logs>/figures/{figure}.data.log",
-        benchmark:
-            "<benchmarks>/figures/{figure}.data.tsv"
         conda:
             "../../envs/figures.yaml"
         threads: WORKFLOW.resources("figure").threads
@@ -101,8 +99,6 @@ rule figure:
         record="<figures>/records/{figure}.draw.run.json",
     log:
         "<logs>/figures/{figure}.draw.log",
-    benchmark:
-        "<benchmarks>/figures/{figure}.draw.tsv"
     conda:
         "../../envs/figures.yaml"
     threads: WORKFLOW.resources("figure").threads

@@ -21,8 +21,6 @@ rule grpo:
         record="<results>/grpo/{run}/run.json",
     log:
         "<logs>/grpo/{run}.log",
-    benchmark:
-        "<benchmarks>/grpo/{run}.tsv"
     conda:
         "../../envs/train.yaml" if not WORKFLOW.by_vllm else "../../envs/rollout.yaml"
     threads: WORKFLOW.resources("grpo").threads

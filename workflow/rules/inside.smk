@@ -16,8 +16,6 @@ rule probe:
         record="<results>/probe/run.json",
     log:
         "<logs>/probe.log",
-    benchmark:
-        "<benchmarks>/probe.tsv"
     conda:
         "../../envs/train.yaml"
     threads: WORKFLOW.resources("probe").threads
@@ -63,8 +61,6 @@ rule rank:
         record="<results>/rank/{policy}/run.json",
     log:
         "<logs>/rank/{policy}.log",
-    benchmark:
-        "<benchmarks>/rank/{policy}.tsv"
     conda:
         "../../envs/train.yaml"
     threads: WORKFLOW.resources("rank").threads
@@ -110,8 +106,6 @@ rule graft:
         record="<results>/graft/{run}/run.json",
     log:
         "<logs>/graft/{run}.log",
-    benchmark:
-        "<benchmarks>/graft/{run}.tsv"
     conda:
         "../../envs/train.yaml"
     threads: WORKFLOW.resources("graft").threads

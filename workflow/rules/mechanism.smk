@@ -21,8 +21,6 @@ rule failures:
         record="<results>/failures/run.json",
     log:
         "<logs>/failures.log",
-    benchmark:
-        "<benchmarks>/failures.tsv"
     conda:
         "../../envs/analysis.yaml"
     threads: WORKFLOW.resources("failures").threads
@@ -65,8 +63,6 @@ rule filmstrip:
         record="<results>/filmstrip/run.json",
     log:
         "<logs>/filmstrip.log",
-    benchmark:
-        "<benchmarks>/filmstrip.tsv"
     conda:
         "../../envs/worlds.yaml"
     threads: WORKFLOW.resources("filmstrip").threads
@@ -134,8 +130,6 @@ rule mechanism:
         record="<results>/mechanism/run.json",
     log:
         "<logs>/mechanism.log",
-    benchmark:
-        "<benchmarks>/mechanism.tsv"
     conda:
         "../../envs/analysis.yaml"
     threads: WORKFLOW.resources("mechanism").threads

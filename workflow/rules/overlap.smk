@@ -11,8 +11,6 @@ rule overlap:
         record="<results>/overlap/run.json",
     log:
         "<logs>/overlap.log",
-    benchmark:
-        "<benchmarks>/overlap.tsv"
     conda:
         "../../envs/worlds.yaml"
     threads: WORKFLOW.resources("demonstrations").threads

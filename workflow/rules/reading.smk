@@ -15,8 +15,6 @@ rule reading:
         record="<results>/reading/run.json",
     log:
         "<logs>/reading.log",
-    benchmark:
-        "<benchmarks>/reading.tsv"
     conda:
         "../../envs/train.yaml"
     threads: WORKFLOW.resources("reading").threads

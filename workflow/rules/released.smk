@@ -12,8 +12,6 @@ rule released:
         [directory(folder) for folder in WORKFLOW.released.folders],
     log:
         "<logs>/released.log",
-    benchmark:
-        "<benchmarks>/released.tsv"
     conda:
         "../../envs/audit.yaml"
     threads: WORKFLOW.resources("released").threads

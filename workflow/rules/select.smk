@@ -14,8 +14,6 @@ rule select:
         record="<results>/select/run.json",
     log:
         "<logs>/select.log",
-    benchmark:
-        "<benchmarks>/select.tsv"
     conda:
         "../../envs/train.yaml"
     threads: WORKFLOW.resources("select").threads

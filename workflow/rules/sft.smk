@@ -19,8 +19,6 @@ rule sft:
         record="<results>/sft/{init}/run.json",
     log:
         "<logs>/sft/{init}.log",
-    benchmark:
-        "<benchmarks>/sft/{init}.tsv"
     conda:
         "../../envs/train.yaml"
     threads: WORKFLOW.resources("sft").threads
