@@ -97,7 +97,7 @@ def test_settings_and_limits_of_the_user_stand_beside_those_of_the_command(folde
     subprocess.run(["tools/study.sh", "smoke", *given], cwd=folder, check=True, stdout=subprocess.DEVNULL)
     text = (folder / "started").read_text().strip()
     assert text.endswith(" --config tier=tables x=1 scale=smoke")
-    assert " gpu=1 --max-jobs-per-timespan 1000/10s figures/smoke/gate.pdf -n --nolock " in text
+    assert " gpu=1 --scheduler greedy --max-jobs-per-timespan 1000/10s figures/smoke/gate.pdf -n --nolock " in text
     assert text.count("--config") == text.count("--resources") == 1
 
 
