@@ -82,6 +82,8 @@ class Sent:
             return subprocess.Popen(
                 ["snakemake", "--profile", "slurm", *options],
                 cwd=self.folder, env=self.environment(), stdin=subprocess.DEVNULL, stdout=screen, stderr=screen,
+                # A shell starts what it puts into the background deaf to ctrl-c, and that is handed down to here.
+                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
             )  # fmt: skip
 
     def started(self) -> set[str]:
