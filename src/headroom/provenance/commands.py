@@ -57,7 +57,9 @@ def default_scale(project: Project, named: str) -> str:
 def _unwritten(error: OSError) -> str:
     """One line for a disk that is full, or a place that takes no file."""
     place = error.filename2 or error.filename
-    return f"headroom: {place or 'the output'}: cannot be written ({error.strerror or error}); the same command goes on"
+    return (
+        f"headroom: {place or 'the output'}: cannot be written ({error.strerror or error}); mend it, then start again"
+    )
 
 
 def audit(

@@ -55,7 +55,7 @@ def test_a_place_that_takes_no_file_is_one_line(tmp_path: Path, monkeypatch: pyt
     (tmp_path / "results").write_text("a file")
     monkeypatch.chdir(tmp_path)
     done = CliRunner().invoke(app, ["unpack", str(path)])
-    assert "cannot be written" in str(done.exception)
+    assert "; mend it, then start again" in str(done.exception)
 
 
 @pytest.mark.parametrize("tier", ["scratch", "table", ""])
@@ -66,3 +66,11 @@ def test_a_tier_that_takes_nothing_is_refused(tmp_path: Path, monkeypatch: pytes
     done = CliRunner().invoke(app, ["unpack", str(path), "--tier", tier])
     assert (done.exit_code == 0) == (tier == "")
     assert (tmp_path / NAME).exists() == (tier == "")
+
+
+@pytest.mark.parametrize("command", ["release", "crate"])
+def test_a_result_that_finds_no_room_is_one_line(folder: Path, tmp_path: Path, command: str) -> None:
+    (folder / "config.yaml").write_text("scale: smoke\n")
+    (tmp_path / "file").write_text("")
+    done = CliRunner().invoke(app, [command, "--output", str(tmp_path / "file" / "below")])
+    assert "cannot be written" in str(done.exception)
