@@ -21,6 +21,7 @@ smoke: setup  ## the same rules on tiny numbers, in minutes
 
 report: SCALE ?= tiny
 report: setup  ## one HTML file with all results of a finished run (SCALE=tiny)
+	@[ -d results/$(SCALE)/evaluate ] || { echo "no study of scale $(SCALE) was made here; type: make reproduce (tiny) or make smoke" >&2; exit 1; }
 	@$(BIN)/snakemake --config scale=$(SCALE) --report results/$(SCALE)/report.html --report-stylesheet workflow/report/style.css
 	@$(BIN)/headroom lineage --scale $(SCALE)
 	@echo "open results/$(SCALE)/report.html, and results/$(SCALE)/audit/lineage.html for where each number comes from"

@@ -13,7 +13,8 @@ import pytest
 
 from headroom.provenance import closure
 from headroom.provenance.release import BELOW
-from headroom.provenance.stale import TIER_OF, _environments, _other_pins
+from headroom.provenance.stale import TIER_OF, _environments, _other_pins, stale
+from headroom.provenance.walk import Project
 
 PROJECT = Path(__file__).parents[2]
 
@@ -162,3 +163,10 @@ def test_an_edit_makes_the_same_jobs_stale_here_and_there(finished: Finished, wh
     assert among <= ours
     if not among:
         assert ours == set()
+
+
+def test_where_nothing_is_made_all_that_a_dry_run_counts_is_stale(study) -> None:
+    ours = stale(Project(study.folder), "smoke")
+    total = re.search(r"^total\s+(\d+)", study.snakemake("-n", "--forceall").stdout, re.MULTILINE)
+    assert total
+    assert len(ours) == int(total[1]) - 1, "all but the rule all"

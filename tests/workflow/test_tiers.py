@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from headroom.provenance import lock, release
+from headroom.provenance.verify import verify_scale
 from headroom.provenance.walk import Project, walk_files
 
 pytestmark = [pytest.mark.slow, pytest.mark.browser]
@@ -57,6 +58,8 @@ def test_the_released_evaluations_give_the_same_tables_to_the_byte(clone: Path, 
     for name in made:
         assert (clone / name).read_bytes() == (study / name).read_bytes(), name
     assert not (clone / "results/smoke/grpo/grid-05/checkpoint").exists()
+    found = verify_scale(Project(clone), "smoke").faults(("record", "changed", "missing"))
+    assert not [finding.line() for finding in found]
 
 
 def test_the_tables_alone_are_enough_to_draw_a_figure(clone: Path, released: Path) -> None:

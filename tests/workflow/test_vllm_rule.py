@@ -28,6 +28,7 @@ def test_a_run_by_vllm_goes_through_its_rule_in_an_environment_of_its_own(finish
     settings.write_text(settings.read_text().replace(OLD, NEW))
     command = [".venv/bin/snakemake", "--cores", "2", "--config", "scale=smoke", "--"]
     target = "results/smoke/grpo/grid-11/manifest.json"
+    (folder / target).unlink()  # where every run is made, nothing is left that vLLM must sample
 
     refused = subprocess.run([*command, target], cwd=folder, capture_output=True, text=True)
     assert refused.returncode != 0

@@ -15,6 +15,7 @@ from headroom.provenance.manifest import MANIFEST, NOT_OURS, RECORD
 from headroom.provenance.schema import Input
 from headroom.provenance.walk import Finding, Node, Project, walk_files, without_timing
 
+UNKNOWN_ATTEMPT = "the attempts log knows no attempt"
 SKEW = timedelta(seconds=2)
 """Clocks of two machines may differ by this much without a word."""
 
@@ -174,7 +175,7 @@ def _log(project: Project, node: Node, log: Log | None) -> Iterator[Finding]:
         return
     line = log.get(node.run.attempt)
     if line is None:
-        yield Finding(node.record, "record", f"the attempts log knows no attempt {node.run.attempt}")
+        yield Finding(node.record, "record", f"{UNKNOWN_ATTEMPT} {node.run.attempt}")
         return
     config = node.run.config.sha256 if node.run.config else None
     same = {

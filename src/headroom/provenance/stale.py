@@ -31,6 +31,15 @@ TIER_OF = {
 BETWEEN = ("demonstrations", "sft", "select", "probe", "rank", "graft", "figure_data")
 """Rules whose results nothing but other rules asks for."""
 
+ABOVE = {
+    "sft": ("demonstrations",), "select": ("sft",), "grpo": ("sft", "select"), "reading": ("sft", "select"),
+    "evaluate": ("sft", "select"), "probe": ("sft", "select"), "rank": ("sft", "probe"),
+    "graft": ("sft", "select", "probe"), "mechanism": ("probe", "rank", "graft"), "contrast": ("select",),
+    "failures": ("select",), "filmstrip": ("select",), "overlap": ("demonstrations", "select"),
+    "figure": ("figure_data",),
+}  # fmt: skip
+"""Rule -> those of ``BETWEEN`` that it reads: what a job that was never made rests on, since it has no record."""
+
 
 @dataclass(frozen=True)
 class Stale:
@@ -68,6 +77,15 @@ def stale(project: Project, scale: str, tier: str = "scratch") -> list[Stale]:
     look = _Look(project, scale, resolved.files, members, _environments(project.folder, by_vllm=resolved.by_vllm))
     jobs = {name: job for name, job in look.jobs().items() if job.split()[0] in rules or job.split()[0] not in known}
     return look.stale(jobs)
+
+
+def _needed(job: str, jobs: Mapping[str, str]) -> Iterator[str]:
+    """Results that a job without a record would read, by its rule."""
+    rule, _, wildcard = job.partition(" ")
+    for name, other in jobs.items():
+        kind, _, which = other.partition(" ")
+        if kind in ABOVE.get(rule, ()) and (kind != "figure_data" or which == wildcard):
+            yield name
 
 
 class _Look:
@@ -115,7 +133,9 @@ class _Look:
                 reasons = [*(gone[name] if name in wanted else ()), *(self._reasons(node, found) if node else ())]
                 if reasons:
                     found[name] = tuple(dict.fromkeys(reasons))
-            more = {above for name in found for above in self._above(nodes[name]) if gone.get(above)} - wanted
+            above = {one for name in found for one in self._above(nodes[name])}
+            above |= {one for name in found if nodes[name] is None for one in _needed(jobs[name], jobs)}
+            more = {name for name in above if gone.get(name)} - wanted
             if not more:
                 return [Stale(name, jobs[name], found[name]) for name in order if name in found]
             wanted |= more

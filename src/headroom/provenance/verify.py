@@ -57,7 +57,12 @@ def verify(project: Project, nodes: Sequence[Node], scales: Sequence[str] = ()) 
 
 
 def _not_released(project: Project, finding: Finding) -> Finding:
-    """A file that a released record names and the release left out is no loss."""
+    """What a released record names and the release left out is no loss: a file, or the log of its attempts."""
+    if finding.kind == "record" and finding.message.startswith(checks.UNKNOWN_ATTEMPT):
+        entry = lock.of_scale(project.folder, scale_of(finding.path)).get(finding.path)
+        if entry is not None and project.hasher.entry(project.path(finding.path)) == entry:
+            return Finding(finding.path, "note", "is of the release, which has no attempts log")
+        return finding
     if finding.kind != "missing" or finding.path in (released := lock.of_scale(project.folder, scale_of(finding.path))):
         return finding
     node = project.owner(finding.path)
@@ -65,6 +70,15 @@ def _not_released(project: Project, finding: Finding) -> Finding:
     if node is None or known is None or project.hasher.entry(project.path(node.record)) != known:
         return finding
     return Finding(finding.path, "note", "is not part of the release")
+
+
+def recorded_scales(project: Project) -> list[str]:
+    """Scales at which something was made, tried or released."""
+    return [
+        scale for scale in project.scales()
+        if project.records(scale) or project.path(f"results/{scale}/{attempts.NAME}").exists()
+        or lock.of_scale(project.folder, scale)
+    ]  # fmt: skip
 
 
 def verify_scale(project: Project, scale: str) -> Report:
