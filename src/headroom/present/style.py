@@ -137,6 +137,18 @@ def empty(axes: Axes, text: str) -> None:
     axes.text(0.5, 0.5, text, ha="center", va="center", transform=axes.transAxes, color=GREY, wrap=True)
 
 
+def _settle(figure: Figure) -> None:
+    """Lay the figure out once, and round where its axes came to stand.
+
+    The layout's solver orders its unknowns by where they lie in memory: rarely, a place differs in its tenth digit
+    from one process to the next, and with it the bytes of a PDF.
+    """
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")
+    for axes in figure.axes:
+        axes.set_position([round(float(edge), 5) for edge in axes.get_position(original=True).bounds])  # type: ignore[arg-type]
+
+
 def save(figure: Figure, pdf: Path, *, caption: str) -> None:
     """Write ``NAME.pdf``, ``NAME.png`` beside it and ``captions/NAME.txt``; close the figure.
 
@@ -149,6 +161,7 @@ def save(figure: Figure, pdf: Path, *, caption: str) -> None:
         figure.text(0.995, 0.002, SCALE_LABELS[scale], ha="right", va="bottom", fontsize=SMALLEST, color=GREY)
         layout: Any = figure.get_layout_engine()
         layout.set(rect=(0, 0.035, 1, 0.965))
+    _settle(figure)
     os.environ.setdefault("SOURCE_DATE_EPOCH", "0")
     with atomic(pdf) as part:
         figure.savefig(part, format="pdf", metadata={"CreationDate": None, "Title": pdf.stem})
