@@ -11,6 +11,7 @@ import typer
 
 from headroom.plan import commands as planning
 from headroom.provenance import commands
+from headroom.provenance.project import making
 
 app = typer.Typer(
     help="Will GRPO add skill to a supervised agent, or only reshape or break it?",
@@ -140,7 +141,7 @@ def summary(scale: Scale = "") -> None:
     results, figures = project / "results" / scale, project / "figures" / scale
     made = [name for name in load_figures(project) if (figures / f"{name}.pdf").is_file()]
     if not (results / "contrast").is_dir() and not made:
-        raise SystemExit(f"headroom: nothing was made at scale {scale} yet; type: make reproduce")
+        raise SystemExit(f"headroom: nothing was made at scale {scale} yet; type: {making(scale)}")
     endings: dict[str, int] = {}
     for record in sorted((results / "grpo").glob("*/run.json")):
         run, _ = read_record(record.read_bytes(), record.name)
@@ -155,7 +156,7 @@ def summary(scale: Scale = "") -> None:
     text = results / "reading" / "reading.txt"
     if text.is_file():
         lines += [f"reading     {line}" for line in text.read_text(encoding="utf-8").splitlines()]
-    lines.append("runs        headroom runs")
+    lines.append(f"runs        headroom runs --scale {scale}")
     typer.echo("\n".join(lines))
 
 
@@ -180,7 +181,7 @@ def claims(
             path = project / "README.md"
             write_text(path, claims_page.readme(path.read_text(encoding="utf-8"), folder))
     except OSError as error:
-        raise SystemExit(f"headroom: figures/{scale}/data: {error}; type: make reproduce") from error
+        raise SystemExit(f"headroom: figures/{scale}/data: {error}; type: {making(scale)}") from error
     except ValueError as error:
         raise SystemExit(f"headroom: README.md {error}") from error
     typer.echo(claims_page.plain(table))

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headroom.provenance.project import making
+
 if TYPE_CHECKING:
     from headroom.provenance.walk import Project
 
@@ -186,13 +188,14 @@ def stale(scale: ScaleOption = "", tier: TierOption = "scratch", as_json: JsonOp
 
     project = open_project(cache=True)
     try:
-        found = staleness.stale(project, default_scale(project, scale), tier)
+        size = default_scale(project, scale)
+        found = staleness.stale(project, size, tier)
     except (LookupError, ValueError) as error:
         raise SystemExit(f"headroom: {error.args[0]}") from error
     if as_json:
         typer.echo(json.dumps([vars(item) for item in found], indent=2, sort_keys=True, ensure_ascii=False))
     else:
-        typer.echo(staleness.render(found), nl=False)
+        typer.echo(staleness.render(found, size), nl=False)
     if found:
         raise typer.Exit(3)
 
@@ -230,8 +233,9 @@ def unpack(
     scale: ScaleOption = "",
 ) -> None:
     """Put the files of a release into this project, each held to its digest, and to results.lock."""
-    from headroom.provenance import allotment
+    from headroom.provenance import allotment, lock
     from headroom.provenance import release as packing
+    from headroom.provenance.verify import scale_of
 
     project = open_project(cache=False)
     allotment.require(project.folder)
@@ -247,7 +251,15 @@ def unpack(
         raise SystemExit(f"headroom: {error.args[0]}") from error
     except OSError as error:
         raise SystemExit(_unwritten(error)) from error
-    typer.echo(f"{len(names)} files; start from them with: snakemake --config tier=evals")
+    listed = lock.load(project.folder / lock.NAME)
+    if strange := sum(name not in listed for name in names):
+        typer.echo(
+            f"note: {lock.NAME} lists {len(names) - strange} of them; the rest is held to the archive's own list"
+        )
+    settings = " ".join(f"scale={size}" for size in sorted({scale_of(name) for name in names} - {""}))
+    typer.echo(
+        f"{len(names)} files; start from them with: snakemake --cores 2 --config {settings} tier={tier or 'evals'}"
+    )
 
 
 def crate(
@@ -291,7 +303,7 @@ def lineage(
     ]
     names = [name for name in names if project.owner(name) is not None]
     if not names:
-        raise SystemExit(f"headroom: no figure was made at scale {size} yet; type: make reproduce")
+        raise SystemExit(f"headroom: no figure was made at scale {size} yet; type: {making(size)}")
     place = output or project.folder / "results" / size / "audit" / "lineage.html"
     text = page(project, size, names)
     try:

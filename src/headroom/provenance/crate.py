@@ -19,6 +19,7 @@ from rocrate.rocrate import ROCrate
 from headroom.provenance import release, verify
 from headroom.provenance.digest import sha256_text
 from headroom.provenance.manifest import FileEntry
+from headroom.provenance.project import making
 from headroom.provenance.walk import Node, Project
 
 ALWAYS = ("Snakefile", "config.yaml", "LICENSE", "README.md", "CITATION.cff", "pyproject.toml", "requirements/main.txt")
@@ -72,7 +73,7 @@ def export(project: Project, scale: str, level: str, output: Path) -> int:
         raise ValueError(f"{faults[0].line()}; a crate is made from results that are as recorded")
     nodes = project.records(scale)
     if not nodes:
-        raise ValueError(f"nothing was made at scale {scale} yet; type: make reproduce")
+        raise ValueError(f"nothing was made at scale {scale} yet; type: {making(scale)}")
     names = whitelist(project, scale, level, nodes)
     for name in names:
         if found := release.leaks(name, project.path(name).read_bytes()):

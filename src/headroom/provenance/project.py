@@ -20,6 +20,11 @@ def root() -> Path:
     return _find_root(Path.cwd())
 
 
+def making(scale: str) -> str:
+    """What to type to make the study of a scale."""
+    return {"tiny": "make reproduce", "smoke": "make smoke"}.get(scale, f"snakemake --cores 2 --config scale={scale}")
+
+
 def absolute(path: Path) -> Path:
     """``path`` from the root of the file system, without ``..``; links are kept: results may lie on another disk."""
     return Path(os.path.abspath(path))  # noqa: PTH100

@@ -23,6 +23,7 @@ from headroom.files import atomic
 from headroom.provenance import attempts, lock, verify
 from headroom.provenance.digest import CHUNK, sha256_file
 from headroom.provenance.manifest import MANIFEST, FileEntry
+from headroom.provenance.project import making
 from headroom.provenance.walk import Project, is_record, walk_files
 
 TABLES = ("contrast", "mechanism", "reading", "failures", "filmstrip", "select", "overlap")
@@ -125,7 +126,7 @@ def pack(project: Project, scale: str, level: str, archive: Path) -> dict[str, F
         raise ValueError(f"{faults[0].line()}; a release is packed from results that are as recorded")
     names = files(project, scale, level)
     if not any(is_record(name) for name in names):
-        raise ValueError(f"nothing was made at scale {scale} yet; type: make reproduce")
+        raise ValueError(f"nothing was made at scale {scale} yet; type: {making(scale)}")
     entries: dict[str, FileEntry] = {}
     for name in names:
         if not name.endswith(_BINARY) and (found := leaks(name, project.path(name).read_bytes())):

@@ -283,7 +283,7 @@ def _other_pins(path: Path, installed: Mapping[str, str]) -> list[str]:
     ]
 
 
-def render(found: list[Stale], limit: int = 3) -> str:
+def render(found: list[Stale], scale: str, limit: int = 3) -> str:
     """One line a job with its reasons; a consequence is shorter than a cause."""
     if not found:
         return "nothing is stale\n"
@@ -293,4 +293,7 @@ def render(found: list[Stale], limit: int = 3) -> str:
         causes = [reason for reason in item.reasons if not reason.startswith("rests on")] or list(item.reasons)
         more = f", and {len(causes) - limit} more" if len(causes) > limit else ""
         lines.append(f"{item.job:<{width}}  {', '.join(causes[:limit])}{more}")
-    return "\n".join([*lines, f"{len(found)} jobs would run; see for yourself: snakemake -n"]) + "\n"
+    return (
+        "\n".join([*lines, f"{len(found)} jobs would run; see for yourself: snakemake -n --config scale={scale}"])
+        + "\n"
+    )

@@ -15,6 +15,8 @@ from typer.testing import CliRunner
 from headroom.cli import app
 from headroom.provenance import lock, release
 from headroom.provenance.closure import SOURCE, Lists
+from headroom.provenance.project import making
+from headroom.provenance.stale import Stale, render
 from headroom.provenance.verify import verify_scale
 from headroom.provenance.walk import Project
 
@@ -246,6 +248,17 @@ def test_the_commands_pack_and_unpack(folder: Path, clone: Path, monkeypatch: py
     assert "headroom-smoke.tar.gz" in done.stdout
     monkeypatch.chdir(clone)
     archive = str(folder / "dist/headroom-smoke.tar.gz")
-    assert runner.invoke(app, ["unpack", archive, "--only", "figures/smoke/data"]).exit_code == 0
+    (clone / lock.NAME).unlink(missing_ok=True)
+    done = runner.invoke(app, ["unpack", archive, "--only", "figures/smoke/data", "--tier", ""])
+    assert done.exit_code == 0, done.output
+    assert "note: results.lock lists 0 of them" in done.output
+    assert "snakemake --cores 2 --config scale=smoke tier=evals" in done.output
     assert [path.name for path in clone.rglob("*.csv")] == ["gate.csv"]
     assert runner.invoke(app, ["release", "--scale", "smoke", "--with", "everything"]).exit_code == 1
+
+
+def test_what_to_type_keeps_the_scale() -> None:
+    assert making("tiny") == "make reproduce"
+    assert making("smoke") == "make smoke"
+    assert making("paper-qwen3-8b") == "snakemake --cores 2 --config scale=paper-qwen3-8b"
+    assert render([Stale("figures/smoke/a.pdf", "figure a", ("style",))], "smoke").endswith("-n --config scale=smoke\n")
