@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 from docutils.core import publish_parts
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
 from matplotlib.text import Text
 from PIL import Image
 
@@ -193,6 +194,29 @@ def test_the_gate_keeps_the_runs_from_the_supervised_policy_only(study: dict[str
     table, _, _ = drawn("gate", study, tmp_path)
     assert set(table["family"]) == {"grid", "replication", "collapse"}
     assert set(table["init"]) == {"sft"}
+
+
+def test_a_layout_that_differs_in_the_tenth_digit_gives_the_same_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import matplotlib.pyplot as plt
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+    lay_out = ConstrainedLayoutEngine.execute
+
+    def elsewhere_in_memory(engine: ConstrainedLayoutEngine, figure: Figure) -> None:
+        lay_out(engine, figure)
+        for axes in figure.axes:
+            axes._set_position([edge + 1e-10 for edge in axes.get_position(original=True).bounds], which="original")
+
+    for folder in ("a", "b"):
+        with styled():
+            figure, axes = plt.subplots(1, 2)
+            axes[0].plot([0, 1], [1, 0])
+            axes[0].set_ylabel("success")
+            save(figure, tmp_path / folder / "x.pdf", caption="n = 1")
+        monkeypatch.setattr(ConstrainedLayoutEngine, "execute", elsewhere_in_memory)
+    assert (tmp_path / "a/x.pdf").read_bytes() == (tmp_path / "b/x.pdf").read_bytes()
 
 
 def test_a_caption_breaks_no_name_at_its_hyphen(tmp_path: Path) -> None:
