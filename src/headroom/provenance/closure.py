@@ -94,11 +94,6 @@ def files(stage: str, source: Path = SOURCE) -> list[Path]:
     return sorted(found)
 
 
-def sources(stage: str, source: Path = SOURCE) -> list[str]:
-    """The closure: paths relative to the project, with ``/``."""
-    return [path.relative_to(source.parent).as_posix() for path in files(stage, source)]
-
-
 def digests(stage: str, source: Path = SOURCE) -> dict[str, str]:
     """Relative path -> sha256 of every file of the closure."""
     return {path.relative_to(source.parent).as_posix(): sha256_file(path) for path in files(stage, source)}

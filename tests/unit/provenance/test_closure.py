@@ -51,19 +51,19 @@ def test_an_unknown_stage_is_named() -> None:
 
 
 def test_data_files_beside_a_module_belong_to_it() -> None:
-    names = closure.sources("worlds.miniwob.world")
+    names = closure.digests("worlds.miniwob.world")
     assert any(name.endswith(".js") for name in names)
-    assert "workflow/data/seeds.tsv" in closure.sources("worlds.seeds")
+    assert "workflow/data/seeds.tsv" in closure.digests("worlds.seeds")
 
 
 def test_records_and_settings_models_cannot_make_a_result_stale() -> None:
-    names = closure.sources("train.sft")
+    names = closure.digests("train.sft")
     assert "src/headroom/train/sft.py" in names
     assert not [name for name in names if "/provenance/" in name or "/config/" in name]
 
 
 def test_a_training_stage_does_not_know_the_figures_or_the_measures() -> None:
-    names = closure.sources("train.grpo")
+    names = closure.digests("train.grpo")
     assert not [name for name in names if "/present/" in name or "/measure/" in name]
 
 
