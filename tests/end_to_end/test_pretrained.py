@@ -33,6 +33,7 @@ from headroom.config.models import (
     Demonstrations,
     Evaluation,
     Grpo,
+    MiniWobSettings,
     PretrainedModel,
     Probe,
     Rank,
@@ -40,7 +41,6 @@ from headroom.config.models import (
     Statistics,
     Strict,
     Trainer,
-    WorldSettings,
 )
 from headroom.provenance import manifest
 
@@ -49,7 +49,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.browser]
 PROJECT = Path(__file__).parents[2]
 WHEELS = PROJECT / ".tools" / "smollm2"
 TASKS = {"mastered": ["click-button"], "headroom": ["click-test-2"]}
-WORLD = WorldSettings(tabs=4, horizon=2, memo_megabytes=8)
+WORLD = MiniWobSettings(tabs=4, horizon=2, memo_megabytes=8)
 TOKENS = 12  # of an action
 GROUPS = ("embedding", "attention", "mlp", "norms")
 

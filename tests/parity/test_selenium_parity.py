@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 from selenium_environment import SeleniumEnvironment, missing
 
-from headroom.config.models import WorldSettings
+from headroom.config.models import MiniWobSettings
 from headroom.worlds.base import Action, History, Observation
 from headroom.worlds.miniwob.oracles import oracle
 from headroom.worlds.miniwob.world import MiniWob
@@ -32,7 +32,7 @@ WAITS = {"click-collapsible-2": 600.0, "navigate-tree": 300.0}
 
 @pytest.fixture(scope="module")
 def world() -> Iterator[MiniWob]:
-    with MiniWob(WorldSettings()) as browser:
+    with MiniWob(MiniWobSettings()) as browser:
         yield browser
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headroom.config.models import WorldSettings
+from headroom.config.models import MiniWobSettings
 from headroom.worlds.base import Action, History, Observation
 from headroom.worlds.miniwob.chromium import ChromiumNotFound, find_chromium
 from headroom.worlds.miniwob.tasks import page_folder
@@ -48,7 +48,7 @@ def write_page(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str, 
 @pytest.fixture(scope="module")
 def world() -> Iterator[MiniWob]:
     """The benchmark's pages, without memory, so that every question reaches the browser."""
-    with MiniWob(WorldSettings(memo_megabytes=0)) as opened:
+    with MiniWob(MiniWobSettings(memo_megabytes=0)) as opened:
         yield opened
 
 
@@ -70,7 +70,7 @@ class Stage:
 @pytest.fixture(scope="session")
 def hand_made(write_page: Callable[[str, str, str], Path]) -> Iterator[MiniWob]:
     """A world over the pages that tests write."""
-    with MiniWob(WorldSettings(memo_megabytes=0, tabs=1), folder=write_page("empty", "", "")) as opened:
+    with MiniWob(MiniWobSettings(memo_megabytes=0, tabs=1), folder=write_page("empty", "", "")) as opened:
         yield opened
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from headroom.config.models import WorldSettings
+from headroom.config.models import MiniWobSettings
 from headroom.worlds.base import Action, History, Observation
 from headroom.worlds.miniwob.browser import Browser, BrowserError, BrowserGoneError
 from headroom.worlds.miniwob.world import MiniWob
@@ -27,13 +27,13 @@ HISTORIES = [
 
 @pytest.fixture(scope="module")
 def expected() -> list[Observation]:
-    with MiniWob(WorldSettings(memo_megabytes=0)) as world:
+    with MiniWob(MiniWobSettings(memo_megabytes=0)) as world:
         return world.observe(HISTORIES)
 
 
 @pytest.fixture
 def impatient() -> Iterator[MiniWob]:
-    with MiniWob(WorldSettings(memo_megabytes=0, call_timeout_seconds=3)) as world:
+    with MiniWob(MiniWobSettings(memo_megabytes=0, call_timeout_seconds=3)) as world:
         yield world
 
 
@@ -70,7 +70,7 @@ def test_a_page_that_never_returns_fails_alone_after_its_tries(write_page: Write
     write_page("good", "<button>Go</button>", "")
     folder = write_page("endless", "<button onclick='while (true) {}'>Go</button>", "")
     go = (Action("click", "button", "Go"),)
-    settings = WorldSettings(memo_megabytes=0, call_timeout_seconds=2, tries=2)
+    settings = MiniWobSettings(memo_megabytes=0, call_timeout_seconds=2, tries=2)
     with MiniWob(settings, folder=folder) as world:
         bad, *good = world.observe([History("endless", 1, go), *(History("good", seed, go) for seed in range(8))])
         assert bad.failure
@@ -96,7 +96,7 @@ def test_a_broken_page_is_a_failure_with_a_reason_and_is_not_remembered(
     write_page: Write, name: str, problem: str
 ) -> None:
     folder = write_page(name, "", problem)
-    with MiniWob(WorldSettings(call_timeout_seconds=2, tries=2), folder=folder) as world:
+    with MiniWob(MiniWobSettings(call_timeout_seconds=2, tries=2), folder=folder) as world:
         seen = world.observe([History(name, 1)])[0]
         assert seen.failure
         assert seen.done
@@ -108,12 +108,12 @@ def test_a_broken_page_is_a_failure_with_a_reason_and_is_not_remembered(
 def test_a_timer_that_throws_or_rearms_itself_for_ever_is_no_failure(write_page: Write) -> None:
     again = "(function again() { setTimeout(again, 0); })(); setInterval(function () { throw 1; }, 10);"
     folder = write_page("busy", "<button>Go</button>", again)
-    with MiniWob(WorldSettings(), folder=folder) as world:
+    with MiniWob(MiniWobSettings(), folder=folder) as world:
         assert world.observe([History("busy", 1, (Action("click", "button", "Go"),))])[0].failure == ""
 
 
 def test_an_executable_that_is_no_browser_gives_failures_not_exceptions() -> None:
-    with MiniWob(WorldSettings(tries=2, call_timeout_seconds=1), chromium=Path("/bin/true")) as world:
+    with MiniWob(MiniWobSettings(tries=2, call_timeout_seconds=1), chromium=Path("/bin/true")) as world:
         assert all(seen.failure for seen in world.observe(HISTORIES[:3]))
         with pytest.raises(BrowserError):
             world.screenshot(HISTORIES[0])
@@ -140,7 +140,7 @@ def test_closing_ends_all_processes_and_removes_the_profile() -> None:
 
 
 def test_a_closed_world_opens_again_when_asked() -> None:
-    with MiniWob(WorldSettings(memo_megabytes=0)) as world:
+    with MiniWob(MiniWobSettings(memo_megabytes=0)) as world:
         first = world.reset("click-link", 4)
         world.close()
         assert world.reset("click-link", 4) == first

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from headroom.config.models import WorldSettings
+from headroom.config.models import MiniWobSettings
 from headroom.worlds.base import Action, Element, History, Observation, Outcome
 from headroom.worlds.miniwob.oracles import ORACLES, oracle
 from headroom.worlds.miniwob.world import MiniWob
@@ -19,7 +19,7 @@ COVERED = {"click-test-2", "click-test-transfer", "click-button-sequence"}
 
 @pytest.fixture(scope="module")
 def world() -> Iterator[MiniWob]:
-    with MiniWob(WorldSettings(memo_megabytes=16)) as browser:
+    with MiniWob(MiniWobSettings(memo_megabytes=16)) as browser:
         yield browser
 
 

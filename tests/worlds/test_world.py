@@ -12,7 +12,7 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from headroom.config.models import WorldSettings
+from headroom.config.models import MiniWobSettings
 from headroom.worlds.base import Action, History, Observation, Outcome, World
 from headroom.worlds.miniwob import pool as pool_module
 from headroom.worlds.miniwob.tasks import EXCLUDED, TASKS
@@ -81,7 +81,7 @@ def on_fresh_pages(
     tasks: Sequence[str], seeds: Sequence[int], turns: int, patch: pytest.MonkeyPatch
 ) -> dict[History, Observation]:
     """Reference: the page is loaded for every single question."""
-    with patch.context() as patched, MiniWob(WorldSettings(memo_megabytes=0)) as world:
+    with patch.context() as patched, MiniWob(MiniWobSettings(memo_megabytes=0)) as world:
         patched.setattr(pool_module, "RELOAD", frozenset(TASKS))
         return wander(world, tasks, seeds, turns)
 
@@ -100,25 +100,25 @@ def test_the_reference_has_episodes_that_end_and_answers_of_several_kinds(met: d
 
 
 def test_reused_pages_answer_as_fresh_ones_in_one_tab(met: dict[History, Observation]) -> None:
-    with MiniWob(WorldSettings(memo_megabytes=0, tabs=1)) as world:
+    with MiniWob(MiniWobSettings(memo_megabytes=0, tabs=1)) as world:
         assert differing(met, world) == set()
 
 
 def test_reused_pages_answer_as_fresh_ones_in_many_tabs_again_and_again(met: dict[History, Observation]) -> None:
-    with MiniWob(WorldSettings(memo_megabytes=0, tabs=8)) as world:
+    with MiniWob(MiniWobSettings(memo_megabytes=0, tabs=8)) as world:
         assert differing(met, world) == set()
         assert differing(met, world) == set()
 
 
 def test_going_on_from_where_a_page_stands_is_replaying_from_the_start(met: dict[History, Observation]) -> None:
-    with MiniWob(WorldSettings(memo_megabytes=0, tabs=1)) as world:
+    with MiniWob(MiniWobSettings(memo_megabytes=0, tabs=1)) as world:
         for history, expected in sorted(met.items(), key=lambda item: (item[0].task, len(item[0].actions))):
             assert world.observe([history]) == [expected]
         assert world.statistics.replays < sum(max(0, len(history.actions) - 1) for history in met)
 
 
 def test_the_memo_changes_no_answer_and_is_used(met: dict[History, Observation]) -> None:
-    with MiniWob(WorldSettings(memo_megabytes=4)) as world:
+    with MiniWob(MiniWobSettings(memo_megabytes=4)) as world:
         assert differing(met, world) == set()
         resets = world.statistics.resets
         assert differing(met, world) == set()
@@ -147,7 +147,7 @@ def test_seeds_give_different_pages(world: MiniWob) -> None:
 
 
 def test_every_task_loads_and_shows_something() -> None:
-    with MiniWob(WorldSettings(tabs=4)) as world:
+    with MiniWob(MiniWobSettings(tabs=4)) as world:
         pages = dict(zip(TASKS, world.observe([History(task, 3) for task in TASKS]), strict=True))
     assert len(TASKS) == 128
     assert {task: page.failure for task, page in pages.items() if page.failure} == {}
@@ -210,5 +210,5 @@ def test_no_action_raises_or_fails(world: MiniWob, task: str, played: list[Actio
 @pytest.mark.slow
 def test_every_task_is_deterministic_on_reused_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     expected = on_fresh_pages(TASKS, [1, 2, 3], 5, monkeypatch)
-    with MiniWob(WorldSettings(memo_megabytes=0, tabs=4)) as world:
+    with MiniWob(MiniWobSettings(memo_megabytes=0, tabs=4)) as world:
         assert differing(expected, world) == set()

@@ -36,7 +36,7 @@ from headroom.cluster.gpu_parity import Check, device_parity, precision_parity
 from headroom.cluster.gpu_phases import Phases
 from headroom.cluster.gpu_random import PAGES, TASKS, Codec, MadeUpPages, random_model, shape_config, supervised_turns
 from headroom.config.jobs import GrpoJob
-from headroom.config.models import Grpo, Lora, Rank, Sft, Trainer, WorldSettings
+from headroom.config.models import Grpo, Lora, MiniWobSettings, Rank, Sft, Trainer
 from headroom.config.resolve import scale_content
 from headroom.files import write_csv, write_json
 from headroom.measure.edit import Swap
@@ -105,7 +105,7 @@ def walk(config: dict[str, Any], device: str, trainer: Trainer, world: World, ph
         run="gpu-check", seed=0, init="sft", tasks="mastered", steps=1, pages_per_step=1, group_size=8,
         learning_rate=1e-3, max_new_tokens=64, microbatch_tokens=32768, trainer=trainer,
     )  # fmt: skip
-    job = GrpoJob(world=WorldSettings(tabs=4, horizon=2), grpo=grpo)
+    job = GrpoJob(world=MiniWobSettings(tabs=4, horizon=2), grpo=grpo)
     with tempfile.TemporaryDirectory(prefix="gpu-check-") as folder:
         base, donor = Path(folder, "sft"), Path(folder, "grpo")
         with phases("build"):
@@ -257,7 +257,7 @@ def main(
         raise SystemExit(f"gpu-check: {error}") from error
     try:
         find_chromium()
-        pages, where = MiniWob(WorldSettings(tabs=4, horizon=2)), "MiniWoB++ in Chromium"
+        pages, where = MiniWob(MiniWobSettings(tabs=4, horizon=2)), "MiniWoB++ in Chromium"
     except ChromiumNotFound:
         pass
     phases, began = Phases(on_gpu), time.perf_counter()

@@ -17,6 +17,7 @@ from headroom.config.models import (
     Evaluation,
     Graft,
     Grpo,
+    MiniWobSettings,
     Model,
     Positive,
     Probe,
@@ -28,7 +29,7 @@ from headroom.config.models import (
     WorldSettings,
 )
 
-TaskSet = Literal["mastered", "headroom"]
+TaskSet = Literal["mastered", "headroom", "all"]
 
 
 class DemonstrationsJob(Strict):
@@ -144,7 +145,7 @@ class FailuresJob(Strict):
 class FilmstripJob(Strict):
     """Replay one telling episode a regime; the first run of a regime is the one shown."""
 
-    world: WorldSettings
+    world: MiniWobSettings
     regimes: dict[str, tuple[str, ...]]
 
 

@@ -23,13 +23,17 @@ from headroom.config.training import (
     Optimiser,
     PretrainedModel,
     Sft,
+    Signal,
     TinyModel,
     Trainer,
+    Validation,
     Vllm,
     model_files,
 )
+from headroom.config.worlds import AlfWorldSettings, MiniWobSettings, WorldSettings
 
 __all__ = [
+    "AlfWorldSettings",
     "Demonstrations",
     "Evaluation",
     "EvaluationPlan",
@@ -38,6 +42,7 @@ __all__ = [
     "Grpo",
     "Lora",
     "Mechanism",
+    "MiniWobSettings",
     "Model",
     "NonNegative",
     "Optimiser",
@@ -51,27 +56,18 @@ __all__ = [
     "Run",
     "Settings",
     "Sft",
+    "Signal",
     "Statistics",
     "Strict",
     "Study",
     "Tasks",
     "TinyModel",
     "Trainer",
+    "Validation",
     "Vllm",
     "WorldSettings",
     "model_files",
 ]
-
-
-class WorldSettings(Strict):
-    """MiniWoB++ in Chromium."""
-
-    tabs: Positive = Field(48, description="Pages kept open in one browser, about 4 MB each.")
-    horizon: Positive = Field(10, description="Turns after which an episode ends as a failure.")
-    success_above: float = Field(0.99, ge=-1.0, le=1.0, description="Success is done and raw reward above this.")
-    memo_megabytes: NonNegative = Field(256, description="Bound on remembered observations; 0 turns the memo off.")
-    tries: Positive = 3
-    call_timeout_seconds: float = Field(20.0, gt=0)
 
 
 class Tasks(Strict):
@@ -146,7 +142,7 @@ class Study(Strict):
     """All numbers of one scale."""
 
     model: Model
-    world: WorldSettings = WorldSettings()
+    world: WorldSettings = MiniWobSettings()
     tasks: Tasks
     demonstrations: Demonstrations = Demonstrations()
     sft: dict[str, Sft] = Field(description="One entry an initialisation: 'sft' and, for the init axis, 'base'.")

@@ -125,13 +125,40 @@ class Sft(Strict):
     checkpoint_every: Positive = 200
 
 
+class Signal(Strict):
+    """A dense reward beside the outcome (arXiv 2607.21273): a potential Phi_t in [0, 1] a turn, and how it is paid."""
+
+    kind: Literal["none", "prediction", "noise"] = Field(
+        "none",
+        description="prediction: the right share of the agent's own prediction of the next observation; noise: a "
+        "random potential in its place.",
+    )
+    form: Literal["potential", "additive"] = Field(
+        "potential", description="Paid a turn: weight * (Phi_t - Phi_{t-1}), with Phi_0 = 0; or weight * Phi_t."
+    )
+    weight: float = Field(0.1, ge=0, description="lambda.")
+    schedule: Literal["constant", "cosine"] = Field("constant", description="Of the weight; cosine: to 0 at the end.")
+    channel: Literal["added", "decoupled"] = Field(
+        "added", description="added: to the other rewards; decoupled: an advantage of its own, added to theirs."
+    )
+
+
+class Validation(Strict):
+    """Episodes during a run on pages that are used for nothing else; they change nothing in it."""
+
+    every: NonNegative = Field(0, description="Steps between two; 0: none.")
+    pages: Positive = 32
+    temperature: float = Field(0.4, ge=0)
+    last: Positive = Field(6, description="The endpoint of a run is the mean of this many at its end.")
+
+
 class Grpo(Strict):
     """One GRPO run (arXiv 2402.03300; Dr. GRPO 2503.20783; DAPO 2503.14476)."""
 
     run: str
     seed: int
     init: str = Field(description="Name of the SFT job that the run starts from.")
-    tasks: Literal["mastered", "headroom"]
+    tasks: Literal["mastered", "headroom", "all"]
     steps: Positive = 40
     pages_per_step: Positive = 8
     group_size: Positive = 8
@@ -150,6 +177,9 @@ class Grpo(Strict):
     reward_success: float = 1.0
     reward_failure: float = 0.0
     reward_invalid_action: float = 0.0
+    signal: Signal = Signal()
+    entropy_bonus: float = Field(0.0, ge=0, description="Weight of the mean entropy of the action tokens.")
+    validation: Validation = Validation()
     optimiser: Optimiser = Optimiser()
     trainer: Trainer = Trainer()
     engine: Literal["torch", "vllm"] = Field("torch", description="What samples the rollouts.")

@@ -136,7 +136,7 @@ def main(
     """Measure greedy success before and after training at each rate, and name the levels of the grid."""
     from headroom.policy.repeatable import repeatable
     from headroom.provenance import record
-    from headroom.worlds.miniwob.world import MiniWob
+    from headroom.worlds.open import open_world
     from headroom.worlds.seeds import pool
 
     repeatable()
@@ -147,7 +147,7 @@ def main(
     with record.job("measure.calibrate", output, inputs=inputs, config=config, seeds=named) as job:
         tasks = tasks_of(read_task_sets(task_sets), [job_settings.grpo.tasks], task_sets)
         try:
-            with MiniWob(job_settings.world) as world:
+            with open_world(job_settings.world) as world:
                 table = calibrate(
                     world, checkpoint, job_settings, tasks, rates, seeds, pool("selection", pages), job.scratch()
                 )

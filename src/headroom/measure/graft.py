@@ -92,7 +92,7 @@ def run(
     from headroom.policy.load import load_policy
     from headroom.policy.repeatable import repeatable
     from headroom.policy.sampler import TorchSampler
-    from headroom.worlds.miniwob.world import MiniWob
+    from headroom.worlds.open import open_world
 
     repeatable()
     sft, rl = open_pair(sft_folder, rl_folder)
@@ -102,7 +102,7 @@ def run(
     end_ids = policy.codec.end_ids
     # As in an evaluation: a graft without finite probabilities fails its pages, and the endpoints play what was scored.
     sampler = SilentWhenBroken(TorchSampler(policy.model, end_ids), end_ids[0])
-    with MiniWob(world) as pages:
+    with open_world(world) as pages:
 
         def play(label: str) -> list[Episode]:
             player = PolicyPlayer(

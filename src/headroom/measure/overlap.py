@@ -62,7 +62,7 @@ def main(
     """Write overlap.csv: task, its set, pages trained on, then pages and shares met for each held-out pool."""
     from headroom.progress import Progress
     from headroom.provenance import record
-    from headroom.worlds.miniwob.world import MiniWob
+    from headroom.worlds.open import open_world
 
     settings = load_job(config, OverlapJob)
     sets = read_task_sets(task_sets)
@@ -71,7 +71,7 @@ def main(
     rows = []
     with (
         record.job(stage="measure.overlap", output=output, inputs={"task-sets": task_sets}, config=config) as job,
-        MiniWob(settings.world) as world,
+        open_world(settings.world) as world,
         Progress("overlap", len(settings.demonstrations)) as progress,
     ):
         played = played_pages(settings.runs, sets, pool("train"))

@@ -172,7 +172,7 @@ def open_player(
     Raises:
         ValueError: the checkpoint cannot be loaded; the message names the file.
     """
-    from headroom.worlds.miniwob.world import MiniWob
+    from headroom.worlds.open import open_world
 
-    with MiniWob(settings) as world:
+    with open_world(settings) as world:
         yield load_player(checkpoint, world, settings, seed=seed, max_new_tokens=max_new_tokens, label=label)

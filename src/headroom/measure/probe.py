@@ -157,7 +157,7 @@ def main(
 ) -> None:
     """Write probe.parquet and probe.json."""
     from headroom.provenance import record
-    from headroom.worlds.miniwob.world import MiniWob
+    from headroom.worlds.open import open_world
     from headroom.worlds.seeds import pool
 
     settings = load_job(config, ProbeJob)
@@ -169,7 +169,7 @@ def main(
         config=config,
     ) as job:
         played = chosen_episodes(episodes.read(reading), tasks, list(pool("reading", settings.probe.seeds)))
-        with MiniWob(settings.world) as world:
+        with open_world(settings.world) as world:
             table, lost = probe_turns(world, load_codec(checkpoint), played, turns=settings.probe.turns)
         write_parquet(job.output / "probe.parquet", table)
         summary = {

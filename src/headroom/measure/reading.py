@@ -30,7 +30,7 @@ import pandas as pd
 import typer
 
 from headroom.config.jobs import ReadingJob, load_job
-from headroom.config.models import Evaluation, Statistics, WorldSettings
+from headroom.config.models import Evaluation, MiniWobSettings, Statistics, WorldSettings
 from headroom.files import write_csv, write_parquet, write_text
 from headroom.measure import episodes
 from headroom.measure.intervals import Interval, page_interval, task_interval
@@ -212,7 +212,7 @@ def run(
     if not tasks or len(set(tasks)) != len(tasks):
         raise ValueError(f"name at least one task, each once, not {', '.join(tasks) or 'none'}")
     settings = ReadingJob(
-        world=world or WorldSettings(), evaluation=evaluation or Evaluation(), statistics=statistics or Statistics()
+        world=world or MiniWobSettings(), evaluation=evaluation or Evaluation(), statistics=statistics or Statistics()
     )
     return _play(checkpoint, settings, policy=checkpoint.name, task_sets={"": tasks})
 

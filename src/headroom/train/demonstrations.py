@@ -193,7 +193,7 @@ def main(
 
     from headroom.provenance import record
     from headroom.worlds.miniwob.oracles import ORACLES, oracle
-    from headroom.worlds.miniwob.world import MiniWob
+    from headroom.worlds.open import open_world
 
     job_settings = load_job(config, DemonstrationsJob)
     starts = _starts(job_settings)
@@ -202,7 +202,7 @@ def main(
         raise SystemExit(f"{config}: tasks: no oracle plays {', '.join(without)}; take them off tasks.candidates")
     with record.job(stage="train.demonstrations", output=output, inputs={}, config=config, seeds={}) as job:
         columns = (TextColumn("demonstrations"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        with MiniWob(job_settings.world) as world, Progress(*columns, TextColumn("{task.description}")) as progress:
+        with open_world(job_settings.world) as world, Progress(*columns, TextColumn("{task.description}")) as progress:
             bar = progress.add_task("", total=len(starts))
             played = collect(
                 world,

@@ -226,7 +226,7 @@ def main(
     output: Annotated[Path, typer.Option(help="Result directory.")],
 ) -> None:
     """Train one run of the grid and write checkpoint/, steps.parquet and timing.parquet."""
-    from headroom.worlds.miniwob.world import MiniWob
+    from headroom.worlds.open import open_world
     from headroom.worlds.seeds import pool
 
     repeatable()
@@ -243,7 +243,7 @@ def main(
             reference = _reference(policy, init, job.grpo)
         except ValueError as error:
             raise SystemExit(str(error)) from error
-        with MiniWob(job.world) as world:
+        with open_world(job.world) as world:
             try:
                 run = train(
                     policy, reference, world, job, tasks, pool("train"), scratch=running.scratch(),

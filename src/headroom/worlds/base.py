@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol, runtime_checkable
+from types import TracebackType
+from typing import Protocol, Self, runtime_checkable
 
 
 class Outcome(StrEnum):
@@ -36,8 +37,9 @@ class Outcome(StrEnum):
 class Action:
     """One action on the text track, named by role and accessible name as in Playwright and ARIA.
 
-    ``verb`` is one of ``click``, ``fill``, ``select``, ``press``, ``scroll``; a text that does not parse is
-    carried as ``Action("malformed", text=raw)`` so that it replays like any other action.
+    ``verb`` is one of ``click``, ``fill``, ``select``, ``press``, ``scroll``, and in a text game ``command``, whose
+    ``text`` is the command; a text that does not parse is carried as ``Action("malformed", text=raw)`` so that it
+    replays like any other action.
     ``occurrence`` counts from 1 among elements of equal role and name; 0 means "the only one".
     ``text`` is the typed text (fill), the option (select), the key (press) or the direction (scroll).
     """
@@ -73,6 +75,8 @@ class Observation:
     """What the agent sees at one point of an episode, and what the world pays there.
 
     ``raw_reward`` is the task's own reward in [-1, 1] without the time scaling, 0.0 until ``done``.
+    ``facts`` are (field, value) pairs that an agent may be asked to predict about this observation; no part of what it
+    reads, and empty in a world without such fields.
     ``failure`` is a sentence when the infrastructure, not the agent, failed (after three tries): such an
     episode is excluded with a count and never scored.
     """
@@ -83,6 +87,7 @@ class Observation:
     raw_reward: float = 0.0
     done: bool = False
     failure: str = ""
+    facts: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,3 +118,13 @@ class World(Protocol):
     def close(self) -> None:
         """Release the world's processes; safe to call twice."""
         ...
+
+
+class OpenWorld(World, Protocol):
+    """A world as a context that closes it."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None: ...

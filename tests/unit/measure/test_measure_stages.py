@@ -13,7 +13,7 @@ import pytest
 from test_reading import FakePlayer
 
 from headroom.config.jobs import ContrastJob, EvaluateJob, ReadingJob, SelectJob, dump_job
-from headroom.config.models import Evaluation, Statistics, Strict, Tasks, WorldSettings
+from headroom.config.models import Evaluation, MiniWobSettings, Statistics, Strict, Tasks
 from headroom.files import write_json, write_text
 from headroom.measure import contrast, evaluate, reading, select
 from headroom.measure.task_sets import read_task_sets
@@ -46,14 +46,14 @@ class Study:
 
     def select(self) -> Path:
         rule = Tasks(candidates=tuple(self.chances), mastered=2, headroom=2, selection_seeds=10, samples=4)
-        job = SelectJob(world=WorldSettings(), tasks=rule)
+        job = SelectJob(world=MiniWobSettings(), tasks=rule)
         select.main(self.config("select", job), self.checkpoint, self.results / "select")
         return self.results / "select" / "task_sets.json"
 
     def evaluate(self, policy: str) -> Path:
         job = EvaluateJob(
             policy=policy,
-            world=WorldSettings(),
+            world=MiniWobSettings(),
             evaluation=EVALUATION,
             greedy_on=("mastered", "headroom"),
             sampled_on=("headroom",),
@@ -103,7 +103,7 @@ def test_selection_names_the_places_that_no_candidate_qualified_for(
 
 def test_the_reading_writes_a_table_and_sentences(study: Study) -> None:
     sets = study.select()
-    job = ReadingJob(world=WorldSettings(), evaluation=EVALUATION, statistics=STATISTICS)
+    job = ReadingJob(world=MiniWobSettings(), evaluation=EVALUATION, statistics=STATISTICS)
     reading.main(study.config("reading", job), study.checkpoint, sets, study.results / "reading")
     table = pd.read_csv(study.results / "reading" / "reading.csv")
     assert table["name"].tolist()[:2] == ["mastered", "headroom"]

@@ -20,7 +20,7 @@ import headroom.policy.load as load
 import headroom.worlds.miniwob.world as miniwob
 from headroom.agent.episode import Episode
 from headroom.config.jobs import EvaluateJob, GraftJob, RankJob, dump_job
-from headroom.config.models import Evaluation, Graft, Rank, Statistics, Strict, WorldSettings
+from headroom.config.models import Evaluation, Graft, MiniWobSettings, Rank, Statistics, Strict, WorldSettings
 from headroom.files import write_json, write_parquet, write_text
 from headroom.measure import evaluate, graft, rank
 from headroom.measure.probe import tokenizer_digest
@@ -88,7 +88,7 @@ class Study:
         job = GraftJob(
             policy="grid-11",
             regime="collapse",
-            world=WorldSettings(),
+            world=MiniWobSettings(),
             evaluation=Evaluation(seeds=6),
             graft=Graft(seeds=4, bands=2, control_draws=1),
             statistics=STATISTICS,
@@ -100,7 +100,7 @@ class Study:
     def evaluate(self, policy: str, checkpoint: Path) -> pd.DataFrame:
         job = EvaluateJob(
             policy=policy,
-            world=WorldSettings(),
+            world=MiniWobSettings(),
             evaluation=Evaluation(seeds=6),
             greedy_on=("mastered",),
             sampled_on=(),

@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from headroom.config.jobs import Draw, OverlapJob, dump_job
-from headroom.config.models import WorldSettings
+from headroom.config.models import MiniWobSettings
 from headroom.files import write_json
 from headroom.measure import overlap
 from headroom.train.groups import step_pages
@@ -38,7 +38,7 @@ def test_the_pages_of_the_runs_are_those_that_training_draws() -> None:
 @pytest.mark.browser
 def test_a_task_of_one_text_is_met_everywhere_and_a_rich_one_nowhere(tmp_path: Path) -> None:
     job = OverlapJob(
-        world=WorldSettings(),
+        world=MiniWobSettings(),
         demonstrations={"click-test": 2, "focus-text": 1, "login-user": 5},
         runs=(Draw(tasks="mastered", seed=0, steps=3, pages_per_step=2),),
         held_out={"selection": 3, "evaluation": 4},

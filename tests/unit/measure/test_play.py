@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from headroom.agent.codec import EncodedPrompt
-from headroom.config.models import WorldSettings
+from headroom.config.models import MiniWobSettings
 from headroom.measure import evaluate, play
 from headroom.policy.load import Policy
 from headroom.policy.sampler import Generation
@@ -67,7 +67,7 @@ def player(seed: int = 1) -> play.PolicyPlayer:
         FakeButtonWorld(),
         policy,
         FakeCoinSampler(),  # type: ignore[arg-type]
-        WorldSettings(horizon=3),
+        MiniWobSettings(horizon=3),
         seed=seed,
         max_new_tokens=4,
     )

@@ -13,7 +13,7 @@ from synthetic_episodes import episode
 
 import headroom.worlds.miniwob.world as miniwob
 from headroom.config.jobs import ProbeJob, dump_job
-from headroom.config.models import Probe, WorldSettings
+from headroom.config.models import MiniWobSettings, Probe, WorldSettings
 from headroom.files import write_json, write_parquet, write_text
 from headroom.measure import episodes, probe
 from headroom.worlds.base import Element, History, Observation
@@ -85,7 +85,7 @@ def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     results = tmp_path / "results" / "tiny"
     write_text(results / "sft/sft/checkpoint/tokenizer.json", '{"model": {}, "added_tokens": []}')
     write_json(results / "select/task_sets.json", SETS)
-    write_text(results / "config/probe.json", dump_job(ProbeJob(world=WorldSettings(), probe=PAGES)))
+    write_text(results / "config/probe.json", dump_job(ProbeJob(world=MiniWobSettings(), probe=PAGES)))
 
     def run(table: pd.DataFrame) -> pd.DataFrame:
         write_parquet(results / "reading/episodes.parquet", table)

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from headroom.config.jobs import DemonstrationsJob, dump_job
-from headroom.config.models import Demonstrations, Graft, Statistics, WorldSettings
+from headroom.config.models import Demonstrations, Graft, MiniWobSettings, Statistics
 from headroom.files import write_csv, write_json, write_parquet, write_text
 from headroom.measure.contrast import contrasts
 from headroom.measure.edit import Swap
@@ -113,7 +113,7 @@ def write_study(folder: Path, *, seeds: int = 6, runs: list[str] | None = None) 
     write_csv(paths["overlap"], pd.DataFrame(met, columns=["task", "task_set", "evaluation_pages", "evaluation_met"]))
     paths["demonstrations"] = folder / "demonstrations.json"
     job = DemonstrationsJob(
-        world=WorldSettings(),
+        world=MiniWobSettings(),
         tasks=(*MASTERED, *HEADROOM),
         demonstrations=Demonstrations(hasty=dict.fromkeys(HEADROOM[-4:], 0.6)),
     )

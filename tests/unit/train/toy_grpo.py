@@ -21,7 +21,7 @@ import torch
 from headroom.agent.codec import EncodedPrompt
 from headroom.agent.episode import Turn
 from headroom.config.jobs import GrpoJob
-from headroom.config.models import Grpo, TinyModel, WorldSettings
+from headroom.config.models import Grpo, MiniWobSettings, TinyModel
 from headroom.files import write_parquet
 from headroom.policy.load import Policy
 from headroom.policy.sampler import TorchSampler
@@ -139,7 +139,7 @@ def toy_job(steps: int = 4, **changes: Any) -> GrpoJob:
         "run": "toy", "seed": 0, "init": "toy", "tasks": "mastered", "steps": steps, "pages_per_step": 4,
         "group_size": 6, "learning_rate": 3e-3, "max_new_tokens": 3, "checkpoint_every": 2,
     }  # fmt: skip
-    return GrpoJob(world=WorldSettings(horizon=3), grpo=Grpo.model_validate(settings | changes))
+    return GrpoJob(world=MiniWobSettings(horizon=3), grpo=Grpo.model_validate(settings | changes))
 
 
 def run_toy(

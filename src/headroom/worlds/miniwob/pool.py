@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from headroom.config.models import WorldSettings
+from headroom.config.models import MiniWobSettings
 from headroom.worlds.base import History, Observation
 from headroom.worlds.miniwob import pages
 from headroom.worlds.miniwob.browser import Browser, BrowserError, RefusedCallError
@@ -55,7 +55,7 @@ class _Flight:
 class PagePool:
     """Up to ``settings.tabs`` pages of one browser that is started when needed and restarted after a fault."""
 
-    def __init__(self, chromium: Path, folder: Path, settings: WorldSettings) -> None:
+    def __init__(self, chromium: Path, folder: Path, settings: MiniWobSettings) -> None:
         self.settings = settings
         self.counts = WorldStatistics()
         self._chromium = chromium

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from headroom.config.models import WorldSettings
+from headroom.config.models import MiniWobSettings
 from headroom.worlds.base import Action, Element, History, Observation, Outcome
 from headroom.worlds.miniwob import pages
 from headroom.worlds.miniwob.browser import BrowserError
@@ -30,7 +30,7 @@ class MiniWob:
     """The pages of the ``miniwob`` package behind the :class:`~headroom.worlds.base.World` protocol."""
 
     def __init__(
-        self, settings: WorldSettings | None = None, chromium: Path | None = None, folder: Path | None = None
+        self, settings: MiniWobSettings | None = None, chromium: Path | None = None, folder: Path | None = None
     ) -> None:
         """Find a browser; it starts with the first question.
 
@@ -42,7 +42,7 @@ class MiniWob:
         Raises:
             ChromiumNotFound: there is no browser.
         """
-        self.settings = settings or WorldSettings()
+        self.settings = settings or MiniWobSettings()
         self._folder = folder or page_folder()
         self._pool = PagePool(chromium or find_chromium(), self._folder, self.settings)
         self._memo = Memo(self.settings.memo_megabytes * 1_000_000)
