@@ -42,7 +42,7 @@ from headroom.files import write_csv, write_json
 from headroom.measure.edit import Swap
 from headroom.measure.graft import overlay
 from headroom.measure.groups import select
-from headroom.measure.probe import ProbeTurns
+from headroom.measure.probe_turns import ProbeTurns
 from headroom.measure.rank import measure
 from headroom.measure.weights import Checkpoint, open_checkpoint
 from headroom.plan.architecture import TINY_VOCABULARY, count

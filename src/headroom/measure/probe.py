@@ -8,15 +8,10 @@ their number, so nothing of the probe may differ between two checkpoints that ar
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-import numpy as np
-import numpy.typing as npt
 import pandas as pd
 import typer
 
@@ -26,46 +21,11 @@ from headroom.agent.prompt import prompt_text
 from headroom.config.jobs import ProbeJob, load_job
 from headroom.files import write_json, write_parquet
 from headroom.measure import episodes
+from headroom.measure.probe_turns import tokenizer_digest
 from headroom.measure.task_sets import read_task_sets, tasks_of
 from headroom.worlds.base import History, World
 
-Ids = npt.NDArray[np.int32]
 COLUMNS = ["task", "seed", "turn", "episode", "prompt", "action", "prompt_ids", "action_ids"]
-
-
-@dataclass(frozen=True, slots=True)
-class ProbeTurns:
-    """The probe in memory: per turn the ids, and the number of its episode, int64 (N,)."""
-
-    prompts: tuple[Ids, ...]
-    actions: tuple[Ids, ...]
-    episode: npt.NDArray[np.int64]
-    tokenizer: str
-
-    @property
-    def sequences(self) -> list[Ids]:
-        """What the network reads: the prompt and the action but for its last token, which predicts nothing."""
-        return [np.concatenate([p, a[:-1]]) for p, a in zip(self.prompts, self.actions, strict=True)]
-
-    @property
-    def action_positions(self) -> list[npt.NDArray[np.int64]]:
-        """Per turn the positions in :attr:`sequences` that predict the action's tokens; the first decides."""
-        return [np.arange(len(p) - 1, len(p) + len(a) - 1) for p, a in zip(self.prompts, self.actions, strict=True)]
-
-
-def tokenizer_digest(folder: Path) -> str:
-    """What makes ids mean the same: sha256 over the vocabulary and added tokens of a checkpoint's tokenizer.
-
-    Raises:
-        ValueError: the folder has no ``tokenizer.json``.
-    """
-    path = folder / "tokenizer.json"
-    try:
-        value = json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise ValueError(f"{path}: cannot be read ({error}); the checkpoint is incomplete") from error
-    parts = json.dumps([value.get("model"), value.get("added_tokens")], sort_keys=True)
-    return hashlib.sha256(parts.encode()).hexdigest()
 
 
 def probe_turns(world: World, codec: Codec, played: pd.DataFrame, *, turns: int) -> tuple[pd.DataFrame, int]:
@@ -105,27 +65,6 @@ def probe_turns(world: World, codec: Codec, played: pd.DataFrame, *, turns: int)
                 }
             )
     return pd.DataFrame(rows, columns=COLUMNS), lost
-
-
-def read_probe(folder: Path) -> ProbeTurns:
-    """Read a probe.
-
-    Raises:
-        SystemExit: a file is missing or empty.
-    """
-    try:
-        table = pd.read_parquet(folder / "probe.parquet")
-        tokenizer = str(json.loads((folder / "probe.json").read_bytes())["tokenizer"])
-    except (OSError, ValueError, KeyError) as error:
-        raise SystemExit(f"{folder}: holds no probe ({error}); run headroom.measure.probe") from error
-    if table.empty:
-        raise SystemExit(f"{folder / 'probe.parquet'}: is empty; run headroom.measure.probe again")
-    return ProbeTurns(
-        prompts=tuple(np.asarray(ids, dtype=np.int32) for ids in table["prompt_ids"]),
-        actions=tuple(np.asarray(ids, dtype=np.int32) for ids in table["action_ids"]),
-        episode=table["episode"].to_numpy(dtype=np.int64),
-        tokenizer=tokenizer,
-    )
 
 
 def chosen_episodes(played: pd.DataFrame, tasks: Sequence[str], seeds: Sequence[int]) -> pd.DataFrame:

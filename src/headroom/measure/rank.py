@@ -27,7 +27,7 @@ from headroom.measure.drift import weight_drift
 from headroom.measure.hidden import MEASURES, TOKENS, RankIntervals, episode_weights, rank_intervals, rows_of
 from headroom.measure.layers import LayerWalk, Site
 from headroom.measure.lora import is_adapter
-from headroom.measure.probe import ProbeTurns, read_probe, tokenizer_digest
+from headroom.measure.probe_turns import ProbeTurns, read_probe, tokenizer_digest
 from headroom.measure.spectrum import Ranks, matrix_ranks
 from headroom.measure.weights import Checkpoint
 

@@ -5,6 +5,9 @@ Every stage's rule has its closure as input, so an edit reruns exactly the stage
 input, a list of digests (:class:`Lists`): the sources of a thousand jobs would be most of what Snakemake looks at.
 Imports are read from the syntax tree, those inside functions and ``if TYPE_CHECKING`` included: the closure is static
 and may only be too large. A package on the way (``headroom/train/__init__.py``) belongs to it too.
+
+One thing is known beforehand: a job whose settings name a world (``world.kind``) opens no other. So the modules that
+only another kind has (:data:`WORLDS`) are left out of its closure, though ``headroom.worlds.open`` imports them all.
 """
 
 from __future__ import annotations
@@ -22,6 +25,12 @@ SOURCE = Path(__file__).resolve().parents[2]
 
 DATA_FILES = {"headroom.worlds.seeds": ("workflow/data/seeds.tsv",)}
 """Project files that a module reads although they do not lie beside it."""
+
+WORLDS: Mapping[str, tuple[str, ...]] = {
+    "miniwob": ("headroom.worlds.miniwob.",),
+    "alfworld": ("headroom.worlds.alfworld.",),
+}
+"""Kind of world -> beginnings of the names of what only its jobs can load, a dot behind each."""
 
 WITHOUT_EFFECT = ("headroom.config.", "headroom.provenance.")
 """Modules that cannot change a result. Records say how it was made; the settings' models reach a job only through the
@@ -53,8 +62,25 @@ def _imports(path: Path, name: str, is_package: bool) -> frozenset[str]:
     return frozenset(item for item in found if item.split(".")[0] == "headroom")
 
 
-def modules(stage: str, source: Path = SOURCE) -> dict[str, Path]:
+def world_of(content: object) -> str | None:
+    """The kind of the world that a job's settings (their JSON) name; None without one, or where it is not known."""
+    world = content.get("world") if isinstance(content, dict) else None
+    kind = world.get("kind") if isinstance(world, dict) else None
+    return kind if kind in WORLDS else None
+
+
+def _others(world: str | None) -> tuple[str, ...]:
+    """Beginnings of the modules that a job in this world cannot load."""
+    return tuple(begin for kind, begins in WORLDS.items() if world is not None and kind != world for begin in begins)
+
+
+def modules(stage: str, source: Path = SOURCE, world: str | None = None) -> dict[str, Path]:
     """Modules that ``headroom.<stage>`` reaches, itself included: dotted name -> file, sorted.
+
+    Args:
+        stage: A module without the package's name.
+        source: The folder that holds the package.
+        world: The kind of world that the job's settings name; what only others load is left out. None: nothing is.
 
     Raises:
         ValueError: there is no such module.
@@ -63,11 +89,11 @@ def modules(stage: str, source: Path = SOURCE) -> dict[str, Path]:
     if _module_file(start, source) is None:
         raise ValueError(f"there is no module {start} under {source}")
     found: dict[str, Path] = {}
-    waiting = [start]
+    waiting, others = [start], _others(world)
     while waiting:
         name = waiting.pop()
         path = _module_file(name, source)
-        if path is None or name in found:
+        if path is None or name in found or (others and f"{name}.".startswith(others)):
             continue
         found[name] = path
         waiting.extend(_imports(path, name, path.name == "__init__.py"))
@@ -77,10 +103,10 @@ def modules(stage: str, source: Path = SOURCE) -> dict[str, Path]:
     return dict(sorted(found.items()))
 
 
-def files(stage: str, source: Path = SOURCE) -> list[Path]:
+def files(stage: str, source: Path = SOURCE, world: str | None = None) -> list[Path]:
     """Files of the closure, sorted: modules, data files beside them, and declared project files."""
     found: set[Path] = set()
-    for name, path in modules(stage, source).items():
+    for name, path in modules(stage, source, world).items():
         if f"{name}.".startswith(WITHOUT_EFFECT):
             continue
         found.add(path)
@@ -94,9 +120,9 @@ def files(stage: str, source: Path = SOURCE) -> list[Path]:
     return sorted(found)
 
 
-def digests(stage: str, source: Path = SOURCE) -> dict[str, str]:
+def digests(stage: str, source: Path = SOURCE, world: str | None = None) -> dict[str, str]:
     """Relative path -> sha256 of every file of the closure."""
-    return {path.relative_to(source.parent).as_posix(): sha256_file(path) for path in files(stage, source)}
+    return {path.relative_to(source.parent).as_posix(): sha256_file(path) for path in files(stage, source, world)}
 
 
 def listing(of: Mapping[str, str]) -> str:
@@ -117,15 +143,17 @@ class Lists:
     sha256 of a list is the ``sources.sha256`` of the records that the stage writes.
     """
 
-    def __init__(self, project: Path, folder: str) -> None:
-        """``folder``: where the lists lie, relative to the project, with ``/``."""
-        self.project, self.folder = project, folder
+    def __init__(self, project: Path, folder: str, worlds: Mapping[str, str] | None = None) -> None:
+        """``folder``: where the lists lie, relative to the project, with ``/``; ``worlds``: stage -> the kind of world
+        that its jobs' settings name, of those that name one."""
+        self.project, self.folder, self.worlds = project, folder, dict(worlds or {})
         self.sources = cache(self._sources)
         """Stage -> its list, relative to the project. Read once, as the rules are."""
 
     def _sources(self, stage: str) -> str:
         name = f"{self.folder}/{stage}.sha256"
-        path, text = self.project / name, listing(digests(stage, self.project / "src"))
+        path = self.project / name
+        text = listing(digests(stage, self.project / "src", self.worlds.get(stage)))
         if not path.is_file() or path.read_bytes() != text.encode("utf-8"):
             # Moved into place: the jobs of a cluster read the rules too, many at a time.
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -68,7 +68,7 @@ class Job:
         self._clock = time.monotonic()
         self.config = read_config(config) if config is not None else None
         self.inputs = [read_input(name, path) for name, path in flat(inputs)]
-        files = closure.digests(stage)
+        files = closure.digests(stage, world=closure.world_of(self.config.content) if self.config else None)
         self.sources = Sources(sha256=closure.digest(files), files=files)
         self.git = environment.git()
         self.packages = environment.packages()

@@ -169,14 +169,15 @@ class _Look:
         if config is not None and config.path in self.files and sha256_text(self.files[config.path]) != config.sha256:
             yield f"settings: {config.path} would change"
 
-    def _sources(self, stage: str) -> dict[str, str]:
+    def _sources(self, stage: str, world: str | None) -> dict[str, str]:
         try:
-            return closure.digests(stage, self.source)
+            return closure.digests(stage, self.source, world)
         except (ValueError, SyntaxError, OSError):
             return {}
 
     def _code(self, node: Node) -> Iterator[str]:
-        now = self.sources(node.run.stage)
+        config = node.run.config
+        now = self.sources(node.run.stage, closure.world_of(config.content) if config is not None else None)
         then = node.run.sources.files
         for name in sorted(now.keys() | then.keys()):
             if now.get(name) != then.get(name):

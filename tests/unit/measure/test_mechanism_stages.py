@@ -23,7 +23,7 @@ from headroom.config.jobs import EvaluateJob, GraftJob, RankJob, dump_job
 from headroom.config.models import Evaluation, Graft, MiniWobSettings, Rank, Statistics, Strict, WorldSettings
 from headroom.files import write_json, write_parquet, write_text
 from headroom.measure import evaluate, graft, rank
-from headroom.measure.probe import tokenizer_digest
+from headroom.measure.probe_turns import tokenizer_digest
 from headroom.worlds.seeds import pool
 
 SETS = {"mastered": ("a", "b", "c"), "headroom": ("h",)}

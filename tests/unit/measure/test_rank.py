@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from headroom.config.models import Rank
 from headroom.measure.hidden import MEASURES, REASONS, episode_weights, rank_intervals, resampled_spectra, rows_of
-from headroom.measure.probe import ProbeTurns, tokenizer_digest
+from headroom.measure.probe_turns import ProbeTurns, tokenizer_digest
 from headroom.measure.rank import check_tokenizers, measure
 from headroom.measure.spectrum import matrix_ranks, ranks
 from headroom.measure.weights import open_checkpoint

@@ -21,7 +21,7 @@ from headroom.measure.graft_build import build, write_graft
 from headroom.measure.graft_plan import plan
 from headroom.measure.groups import by_component
 from headroom.measure.layers import LayerWalk
-from headroom.measure.probe import ProbeTurns
+from headroom.measure.probe_turns import ProbeTurns
 from headroom.measure.rank import measure
 from headroom.measure.weights import Checkpoint, open_checkpoint
 from headroom.policy.decoder import read_decoder
