@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 from pydantic import Field, ValidationError
 
+from headroom.config.measuring import TaskSet
 from headroom.config.models import (
     Demonstrations,
     Evaluation,
@@ -28,8 +29,6 @@ from headroom.config.models import (
     Tasks,
     WorldSettings,
 )
-
-TaskSet = Literal["mastered", "headroom", "all"]
 
 
 class DemonstrationsJob(Strict):
@@ -147,6 +146,22 @@ class FilmstripJob(Strict):
 
     world: MiniWobSettings
     regimes: dict[str, tuple[str, ...]]
+
+
+class DarkRoomArm(Strict):
+    """What of a run its rows in the tables of the dark room say."""
+
+    arm: str
+    seed: int
+    horizon: Positive
+    last: Positive = Field(description="Validations at the end of a run whose mean is its endpoint.")
+
+
+class DarkRoomJob(Strict):
+    """Bring the validation and the training curves of all arms together."""
+
+    arms: dict[str, DarkRoomArm] = Field(description="Run -> its arm.")
+    statistics: Statistics
 
 
 class MechanismJob(Strict):

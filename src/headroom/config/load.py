@@ -15,14 +15,41 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import ValidationError
 
-from headroom.config.models import PretrainedModel, Run, Settings, Strict, Study
+from headroom.config.models import (
+    AlfWorldSettings,
+    Arm,
+    PretrainedModel,
+    Row,
+    Run,
+    Settings,
+    Strict,
+    Study,
+    WorldSettings,
+)
 
 RUNS_TABLE = "workflow/data/runs.tsv"
 SETTINGS_FILE = "config.yaml"
 SUPERVISED = "sft"
 """The SFT job that every contrast refers to and that the grid starts from."""
 
-_FROM_THE_TABLE = frozenset(Run.model_fields) - {"family"} | {"warmup_steps"}
+_ROWS: dict[str, type[Row]] = {"gate": Run, "dark room": Arm}
+"""Study -> what a row of its run table is."""
+
+_FROM_THE_TABLE = {
+    "gate": frozenset(Run.model_fields) - {"family"} | {"warmup_steps"},
+    "dark room": frozenset({"run", "init", "seed", "signal", "advantage_scale"}),
+}
+"""Study -> the keys of ``Grpo`` that a row sets, which a scale must not."""
+
+ALFWORLD_TASKS = (
+    "look_at_obj_in_light",
+    "pick_and_place_simple",
+    "pick_clean_then_place_in_recep",
+    "pick_cool_then_place_in_recep",
+    "pick_heat_then_place_in_recep",
+    "pick_two_obj_and_place",
+)
+"""The six kinds of game, as ALFWorld's data names them."""
 
 Model = TypeVar("Model", bound=Strict)
 
@@ -130,7 +157,8 @@ def load_study(project: Path, scale: str) -> Study:
         _known_model(name, study.model, project)
     if SUPERVISED not in study.sft:
         raise ConfigError(f"{name}: sft: has no entry {SUPERVISED!r}; add the supervised policy under that name")
-    _known(name, "tasks.candidates", study.tasks.candidates, _all_tasks(), "task of MiniWoB++")
+    _known(name, "tasks.candidates", study.tasks.candidates, *_all_tasks(study.world))
+    _games_have_a_place(name, study)
     _known(
         name, "demonstrations.episodes_override", study.demonstrations.episodes_override, study.tasks.candidates, "task"
     )
@@ -141,10 +169,10 @@ def load_study(project: Path, scale: str) -> Study:
             f"{name}: sft.{adapted[0]}.trainer.lora: not every SFT job has one, and all are made by one rule; "
             "give it to all of them, or to none"
         )
-    families = Run.model_fields["family"].annotation.__args__  # type: ignore[union-attr]
+    families = _ROWS[study.study].model_fields["family"].annotation.__args__  # type: ignore[union-attr]
     _known(name, "evaluate", study.evaluate, (*study.sft, *families), "SFT job or family of runs")
-    if taken := sorted(_FROM_THE_TABLE & study.grpo.keys()):
-        raise ConfigError(f"{name}: grpo.{taken[0]}: is a column of {RUNS_TABLE}; set it there")
+    if taken := sorted(_FROM_THE_TABLE[study.study] & study.grpo.keys()):
+        raise ConfigError(f"{name}: grpo.{taken[0]}: is a column of {study.runs_table}; set it there")
     return study
 
 
@@ -182,10 +210,20 @@ def _known_model(where: str, model: PretrainedModel, project: Path) -> None:
         )
 
 
-def _all_tasks() -> tuple[str, ...]:
+def _all_tasks(world: WorldSettings) -> tuple[tuple[str, ...], str]:
+    """The tasks of a world, and what one of them is called."""
+    if isinstance(world, AlfWorldSettings):
+        return ALFWORLD_TASKS, "task of ALFWorld"
     from headroom.worlds.miniwob.tasks import TASKS
 
-    return tuple(TASKS)
+    return tuple(TASKS), "task of MiniWoB++"
+
+
+def _games_have_a_place(where: str, study: Study) -> None:
+    """Whether released games have a folder named; whether it is there is looked up when the first job starts."""
+    world = study.world
+    if isinstance(world, AlfWorldSettings) and world.games == "released" and not world.data:
+        raise ConfigError(f"{where}: world.data: is missing; name the folder of the released games")
 
 
 def _known(where: str, key: str, names: Iterable[str], known: Iterable[str], what: str) -> None:
@@ -199,42 +237,58 @@ def _known(where: str, key: str, names: Iterable[str], known: Iterable[str], wha
             raise ConfigError(f"{where}: {key}: there is no {what} {name!r}; {hint}")
 
 
-def _rows(rows: csv.DictReader[str]) -> Iterator[dict[str, Any]]:
+def _rows(rows: csv.DictReader[str], table: str) -> Iterator[dict[str, Any]]:
     try:
         yield from rows
     except csv.Error as error:
-        raise ConfigError(f"{RUNS_TABLE}: after line {rows.line_num}: {error}; correct the line") from error
+        raise ConfigError(f"{table}: after line {rows.line_num}: {error}; correct the line") from error
 
 
-def load_runs(project: Path, study: Study, scale: str) -> tuple[Run, ...]:
+def load_runs(project: Path, study: Study, scale: str) -> tuple[Row, ...]:
     """Check the run table against a scale, and pick the runs which that scale makes."""
-    path = project / RUNS_TABLE
+    table = study.runs_table
+    path = project / table
     try:
         text = path.read_text(encoding="utf-8-sig")  # some editors begin a file with a mark
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "not UTF-8"
-        raise ConfigError(f"{RUNS_TABLE}: cannot be read ({reason}); restore it with git checkout") from error
+        raise ConfigError(f"{table}: cannot be read ({reason}); restore it with git checkout") from error
     rows = csv.DictReader(io.StringIO(text), delimiter="\t", restkey="(extra cell)")
-    found: dict[str, Run] = {}
+    found: dict[str, Row] = {}
     cells: dict[tuple[object, ...], str] = {}
-    for row in _rows(rows):
-        where = f"{RUNS_TABLE}: line {rows.line_num}"
-        run = check(Run, {k: v for k, v in row.items() if v is not None}, where, "correct the cell")
+    arms: dict[str, Arm] = {}
+    for row in _rows(rows, table):
+        where = f"{table}: line {rows.line_num}"
+        run = check(_ROWS[study.study], {k: v for k, v in row.items() if v is not None}, where, "correct the cell")
         if run.run in found:
             raise ConfigError(f"{where}: run: {run.run!r} is given twice; give each run its own id")
-        cell = tuple(value for key, value in run.model_dump().items() if key not in ("run", "family"))
-        if cell in cells:
-            raise ConfigError(f"{where}: repeats the settings of {cells[cell]}; remove one or change its seed")
-        if run.run.rpartition("-")[0] != run.family:
-            raise ConfigError(f"{where}: run: {run.run!r} is not of family {run.family!r}; name it {run.family}-NN")
-        _known(where, "learning_rate", [run.learning_rate], study.learning_rates, f"level in {scale_file(scale)}")
+        if run.cell in cells:
+            raise ConfigError(f"{where}: repeats the settings of {cells[run.cell]}; remove one or change its seed")
+        if isinstance(run, Arm):
+            _one_setting(where, run, arms)
+        else:
+            if run.run.rpartition("-")[0] != run.family:
+                raise ConfigError(f"{where}: run: {run.run!r} is not of family {run.family!r}; name it {run.family}-NN")
+            _known(where, "learning_rate", [run.learning_rate], study.learning_rates, f"level in {scale_file(scale)}")
         _known(where, "init", [run.init], study.sft, f"SFT job in {scale_file(scale)}")
-        found[run.run], cells[cell] = run, run.run
+        found[run.run], cells[run.cell] = run, run.run
     if not found:
-        raise ConfigError(f"{RUNS_TABLE}: has no rows; restore it with git checkout")
+        raise ConfigError(f"{table}: has no rows; restore it with git checkout")
     for regime, members in study.mechanism.regimes.items():
-        _known(scale_file(scale), f"mechanism.regimes.{regime}", members, found, f"run in {RUNS_TABLE}")
+        _known(scale_file(scale), f"mechanism.regimes.{regime}", members, found, f"run in {table}")
     if study.runs is None:
         return tuple(found.values())
-    _known(scale_file(scale), "runs", study.runs, found, f"run in {RUNS_TABLE}")
+    _known(scale_file(scale), "runs", study.runs, found, f"run in {table}")
     return tuple(run for run in found.values() if run.run in study.runs)
+
+
+def _one_setting(where: str, run: Arm, arms: dict[str, Arm]) -> None:
+    """Whether a name stands for one setting, and a setting has one name: the rows of an arm are its training seeds."""
+    for other in arms.values():
+        if (other.arm == run.arm) != (other.setting == run.setting):
+            same = "name" if other.arm == run.arm else "settings"
+            raise ConfigError(
+                f"{where}: arm: {run.arm!r} has the {same} of {other.run} ({other.arm!r}) and not its "
+                f"{'settings' if same == 'name' else 'name'}; rows of an arm differ in their seed alone"
+            )
+    arms.setdefault(run.arm, run)

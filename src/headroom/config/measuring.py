@@ -8,6 +8,9 @@ from pydantic import Field
 
 from headroom.config.base import NonNegative, Positive, Probability, Strict
 
+TaskSet = Literal["mastered", "headroom", "all"]
+"""A set of ``task_sets.json``: two that selection chose, and every candidate."""
+
 
 class Evaluation(Strict):
     """Greedy and sampled episodes on a seed pool, the same for every policy."""
@@ -33,7 +36,7 @@ class Statistics(Strict):
 class Probe(Strict):
     """The fixed turns on which every checkpoint's hidden states are read: the supervised policy's own greedy turns."""
 
-    task_sets: tuple[Literal["mastered", "headroom"], ...] = ("mastered",)
+    task_sets: tuple[TaskSet, ...] = ("mastered",)
     seeds: Positive = Field(8, description="Pages a task, of the reading pool.")
     turns: Positive = Field(4, description="At most this many turns of an episode: loops would repeat one page.")
 
@@ -53,7 +56,7 @@ class Rank(Strict):
 class Graft(Strict):
     """Parameter groups moved between the supervised and the trained checkpoint, and their random controls."""
 
-    task_sets: tuple[Literal["mastered", "headroom"], ...] = ("mastered",)
+    task_sets: tuple[TaskSet, ...] = ("mastered",)
     seeds: Positive = Field(10, description="Pages a task: the first of the evaluation pool.")
     seed: int = Field(0, description="Of the random controls.")
     bands: Positive = Field(3, description="Depth bands; never more than the model has blocks.")
@@ -84,6 +87,6 @@ class Mechanism(Strict):
 class EvaluationPlan(Strict):
     """On which task sets the policies of a family are evaluated, and how often sampled."""
 
-    greedy: tuple[Literal["mastered", "headroom"], ...] = ("mastered",)
-    sampled: tuple[Literal["mastered", "headroom"], ...] = ()
+    greedy: tuple[TaskSet, ...] = ("mastered",)
+    sampled: tuple[TaskSet, ...] = ()
     samples: Positive | None = Field(None, description="Samples a page; default: evaluation.samples.")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headroom.config.jobs import FailuresJob, FilmstripJob, GraftJob, MechanismJob, ProbeJob, RankJob
-from headroom.config.models import Run, Strict, Study
+from headroom.config.models import MiniWobSettings, Row, Strict, Study
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Chosen:
     regimes: dict[str, tuple[str, ...]]
 
 
-def chosen(study: Study, runs: Sequence[Run], inits: Sequence[str]) -> Chosen:
+def chosen(study: Study, runs: Sequence[Row], inits: Sequence[str]) -> Chosen:
     """Apply ``mechanism`` of a study to the runs that its scale makes; runs that it does not make are left out.
 
     Raises:
@@ -53,9 +53,10 @@ def mechanism_jobs(study: Study, what: Chosen, supervised: str) -> dict[str, Str
     jobs: dict[str, Strict] = {
         "probe": ProbeJob(world=world, probe=settings.probe),
         "failures": FailuresJob(regimes={"supervised": (supervised,), **what.regimes}, statistics=statistics),
-        "filmstrip": FilmstripJob(world=world, regimes=what.regimes),
         "mechanism": MechanismJob(rank=settings.rank, statistics=statistics),
     }
+    if isinstance(world, MiniWobSettings):  # a page can be drawn, a text game has none
+        jobs["filmstrip"] = FilmstripJob(world=world, regimes=what.regimes)
     for policy in what.ranked:
         jobs[f"rank/{policy}"] = RankJob(policy=policy, rank=settings.rank, statistics=statistics)
     for run, regime in what.grafted.items():

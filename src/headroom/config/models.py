@@ -1,11 +1,12 @@
 """Every setting of the study, one frozen model a stage. Unknown keys fail; nothing has a second home.
 
-Here: the study as a whole, its world, tasks and runs. Of a policy and its training: ``headroom.config.training``; of
-what is measured: ``headroom.config.measuring``. All are imported from here.
+Here: the study as a whole and its tasks. Of a row of a run table: ``headroom.config.runs``; of a policy and its
+training: ``headroom.config.training``; of what is measured: ``headroom.config.measuring``; of a world:
+``headroom.config.worlds``. All are imported from here.
 
 ``config.yaml`` names a scale; ``workflow/scales/<scale>.yaml`` holds that scale's numbers as a :class:`Study`;
-``workflow/data/runs.tsv`` holds the runs. Resolution (``headroom.config.resolve``) turns the three into one JSON
-file a job, and the bytes of that file decide what reruns.
+a run table (``workflow/data/runs.tsv``) holds the runs. Resolution (``headroom.config.resolve``) turns the three into
+one JSON file a job, and the bytes of that file decide what reruns.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pydantic import Field, model_validator
 
 from headroom.config.base import NonNegative, Positive, Probability, Rate, Strict
 from headroom.config.measuring import Evaluation, EvaluationPlan, Graft, Mechanism, Probe, Rank, Statistics
+from headroom.config.runs import Arm, Family, Row, Run
 from headroom.config.training import (
     Grpo,
     Lora,
@@ -34,6 +36,7 @@ from headroom.config.worlds import AlfWorldSettings, MiniWobSettings, WorldSetti
 
 __all__ = [
     "AlfWorldSettings",
+    "Arm",
     "Demonstrations",
     "Evaluation",
     "EvaluationPlan",
@@ -53,6 +56,7 @@ __all__ = [
     "Rank",
     "Rate",
     "Resources",
+    "Row",
     "Run",
     "Settings",
     "Sft",
@@ -74,8 +78,8 @@ class Tasks(Strict):
     """Candidate tasks, and the rule that picks the mastered and the headroom set from selection episodes."""
 
     candidates: tuple[str, ...]
-    mastered: Positive = Field(11, description="Size of the mastered set.")
-    headroom: Positive = Field(10, description="Size of the headroom set.")
+    mastered: NonNegative = Field(11, description="Size of the mastered set; with both 0, nothing is played to choose.")
+    headroom: NonNegative = Field(10, description="Size of the headroom set.")
     mastered_at_least: Probability = Field(0.7, description="Greedy success on the selection pool.")
     mastered_mean: Probability = Field(0.91, description="Mean greedy success that the mastered set is picked for.")
     headroom_at_most: Probability = Field(0.7, description="Greedy success on the selection pool.")
@@ -105,25 +109,6 @@ class Demonstrations(Strict):
     )
 
 
-Family = Literal["grid", "replication", "group_size", "headroom", "collapse", "schedule"]
-
-
-class Run(Strict):
-    """One row of ``workflow/data/runs.tsv``: what distinguishes a run from the recipe."""
-
-    run: str = Field(pattern=r"^[a-z][a-z0-9_]*-[0-9]{2,3}$")
-    family: Family
-    tasks: Literal["mastered", "headroom"]
-    init: str = Field(description="Name of the SFT job that the run starts from.")
-    learning_rate: str = Field(description="A level; each scale says what it is worth.")
-    schedule: Literal["constant", "cosine"]
-    kl_beta: float = Field(ge=0)
-    clip_low: float = Field(gt=0, lt=1)
-    clip_high: float = Field(gt=0)
-    group_size: Positive
-    seed: NonNegative
-
-
 class Resources(Strict):
     """What a job asks of the machine or the scheduler; never changes a result."""
 
@@ -141,15 +126,20 @@ class Resources(Strict):
 class Study(Strict):
     """All numbers of one scale."""
 
+    study: Literal["gate", "dark room"] = Field("gate", description="Which of the two papers' studies it is.")
+    runs_table: str = Field("workflow/data/runs.tsv", description="The run table; one kind of row a study.")
     model: Model
     world: WorldSettings = MiniWobSettings()
     tasks: Tasks
     demonstrations: Demonstrations = Demonstrations()
     sft: dict[str, Sft] = Field(description="One entry an initialisation: 'sft' and, for the init axis, 'base'.")
-    learning_rates: dict[str, float] = Field(description="Level name in runs.tsv -> learning rate at this scale.")
+    learning_rates: dict[str, float] = Field(
+        default_factory=dict,
+        description="Level name in runs.tsv -> learning rate; none in the dark room.",
+    )
     grpo: dict[str, object] = Field(default_factory=dict, description="Defaults of every run; keys of Grpo.")
     warmup_steps: NonNegative = Field(4, description="Warm-up of the runs whose schedule is cosine.")
-    runs: tuple[str, ...] | None = Field(None, description="Ids of runs.tsv to make; default: all.")
+    runs: tuple[str, ...] | None = Field(None, description="Ids of the run table to make; default: all.")
     evaluate: dict[str, EvaluationPlan] = Field(
         default_factory=dict, description="Name of an SFT job, or family of runs -> plan; default: greedy on mastered."
     )
@@ -165,6 +155,15 @@ class Settings(Strict):
     """``config.yaml``."""
 
     scale: Literal[
-        "smoke", "tiny", "small", "paper", "paper-qwen3-vl-8b", "paper-qwen3-1.7b", "paper-qwen3-4b", "paper-qwen3-8b"
+        "smoke",
+        "tiny",
+        "small",
+        "paper",
+        "paper-qwen3-vl-8b",
+        "dark-room-smoke",
+        "dark-room-tiny",
+        "paper-qwen3-1.7b",
+        "paper-qwen3-4b",
+        "paper-qwen3-8b",
     ] = "tiny"
     tier: Literal["scratch", "checkpoints", "evals", "tables"] = "scratch"

@@ -1,7 +1,7 @@
 """From three readable files to one small JSON file a job; the bytes of that file decide what reruns.
 
 ``config.yaml`` (the scale and the tier) + ``workflow/scales/<scale>.yaml`` (that scale's numbers) +
-``workflow/data/runs.tsv`` (the runs) are checked as a whole before any job starts.
+a run table (``workflow/data/runs.tsv`` or ``dark_room.tsv``) are checked as a whole before any job starts.
 A fault is one line: file, key, remedy.
 """
 
@@ -9,16 +9,20 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from headroom.config.jobs import (
     ContrastJob,
+    DarkRoomArm,
+    DarkRoomJob,
     DemonstrationsJob,
     Draw,
     EvaluateJob,
+    GraftJob,
     GrpoJob,
     OverlapJob,
+    ProbeJob,
     ReadingJob,
     SelectJob,
     SftJob,
@@ -38,7 +42,7 @@ from headroom.config.load import (
     settings_of,
 )
 from headroom.config.mechanism import Chosen, chosen, mechanism_jobs
-from headroom.config.models import EvaluationPlan, Grpo, Resources, Run, Settings, Strict, Study
+from headroom.config.models import Arm, EvaluationPlan, Grpo, Resources, Row, Settings, Strict, Study
 
 __all__ = [
     "RUNS_TABLE",
@@ -65,7 +69,7 @@ class Resolved:
 
     settings: Settings
     study: Study
-    runs: tuple[Run, ...]
+    runs: tuple[Row, ...]
     inits: tuple[str, ...]
     mechanism: Chosen
     processes: Mapping[str, int]
@@ -74,6 +78,10 @@ class Resolved:
     """Policies whose training writes a LoRA adapter beside the merged checkpoint."""
     files: Mapping[str, str]
     """Path relative to the project -> text."""
+    worlds: Mapping[str, str] = field(default_factory=dict)
+    """Stage -> kind of the world that its settings name, of those that name one."""
+    validates: bool = False
+    """Whether the runs play validation episodes, and write ``validation.parquet``."""
 
     @property
     def policies(self) -> tuple[str, ...]:
@@ -86,15 +94,14 @@ class Resolved:
         return self.study.grpo.get("engine") == "vllm"
 
 
-def grpo_of(run: Run, study: Study, scale: str) -> Grpo:
+def grpo_of(run: Row, study: Study, scale: str) -> Grpo:
     """The full settings of one run: the scale's recipe, overridden by the row."""
-    row = run.model_dump(exclude={"family", "learning_rate"})
-    values = {
-        **study.grpo,
-        **row,
-        "learning_rate": study.learning_rates[run.learning_rate],
-        "warmup_steps": study.warmup_steps if run.schedule == "cosine" else 0,
-    }
+    values = {**study.grpo, **run.recipe()}
+    if not isinstance(run, Arm):
+        values |= {
+            "learning_rate": study.learning_rates[run.learning_rate],
+            "warmup_steps": study.warmup_steps if run.schedule == "cosine" else 0,
+        }
     return check(Grpo, values, f"{scale_file(scale)}: grpo", "see Grpo in workflow/schemas/study.schema.json")
 
 
@@ -117,6 +124,39 @@ def _evaluate(policy: str, plan: EvaluationPlan, study: Study) -> EvaluateJob:
     return EvaluateJob(
         policy=policy, world=study.world, evaluation=evaluation, greedy_on=plan.greedy, sampled_on=plan.sampled
     )
+
+
+def _arm(run: Arm, grpo: Grpo, study: Study) -> DarkRoomArm:
+    return DarkRoomArm(arm=run.arm, seed=run.seed, horizon=study.world.horizon, last=grpo.validation.last)
+
+
+def _worlds(jobs: Mapping[str, Strict]) -> dict[str, str]:
+    """Stage -> the kind of world that the settings of its jobs name."""
+    found = {}
+    for name, job in jobs.items():
+        world = getattr(job, "world", None)
+        if world is not None:
+            stage = name.split("/")[0]
+            found[f"{'train' if stage in ('demonstrations', 'grpo') else 'measure'}.{stage}"] = str(world.kind)
+    return found
+
+
+def _sets_have_tasks(scale: str, study: Study, jobs: Mapping[str, Strict]) -> None:
+    """Whether no job asks for a set that this scale leaves empty (``tasks.mastered``, ``tasks.headroom``)."""
+    empty = {name for name in ("mastered", "headroom") if not getattr(study.tasks, name)}
+    for name, job in jobs.items():
+        asked: list[str] = []
+        if isinstance(job, EvaluateJob):
+            asked = [*job.greedy_on, *job.sampled_on]
+        elif isinstance(job, GrpoJob):
+            asked = [job.grpo.tasks]
+        elif isinstance(job, ProbeJob | GraftJob):
+            asked = [*(job.probe if isinstance(job, ProbeJob) else job.graft).task_sets]
+        if wrong := sorted(empty.intersection(asked)):
+            raise ConfigError(
+                f"{scale_file(scale)}: tasks.{wrong[0]}: is 0, but the job {name} asks for that set; "
+                "ask for the set 'all', or give it a size"
+            )
 
 
 def resolve(config: Mapping[str, object], project: Path) -> Resolved:
@@ -180,8 +220,19 @@ def resolve(config: Mapping[str, object], project: Path) -> Resolved:
         _one_gpu_a_process(scale, "sft" if policy in inits else "grpo", policy, count, study)
     adapters = frozenset(policy for policy, trainer in trainers.items() if trainer.lora is not None)
     jobs |= mechanism_jobs(study, apart, SUPERVISED)
+    validates = all(recipe.validation.every > 0 for recipe in recipes.values())
+    if study.study == "dark room":
+        if not validates:
+            raise ConfigError(f"{scale_file(scale)}: grpo.validation.every: is 0; an arm's endpoint is its validation")
+        jobs["dark_room"] = DarkRoomJob(
+            arms={run.run: _arm(run, recipes[run.run], study) for run in runs if isinstance(run, Arm)},
+            statistics=study.statistics,
+        )
+    _sets_have_tasks(scale, study, jobs)
     files = {f"results/{scale}/config/{name}.json": dump_job(job) for name, job in jobs.items()}
-    return Resolved(settings, study, runs, inits, apart, processes, adapters, files)
+    return Resolved(
+        settings, study, runs, inits, apart, processes, adapters, files, worlds=_worlds(jobs), validates=validates
+    )
 
 
 def write(resolved: Resolved, project: Path) -> list[str]:

@@ -33,9 +33,9 @@ from headroom.measure import episodes
 from headroom.measure.intervals import page_interval, task_interval
 from headroom.measure.passk import pass_at_k
 from headroom.measure.replication import replicate
-from headroom.measure.run_table import RUN_COLUMNS, read_runs
+from headroom.measure.run_table import read_runs
 from headroom.measure.statistics import clusters, equivalence, holm, mcnemar_exact, minimum_detectable_effect
-from headroom.measure.task_sets import NAMES, read_task_sets
+from headroom.measure.task_sets import labels, read_task_sets
 
 MODES: tuple[episodes.Mode, ...] = ("greedy", "sampled")
 Key = tuple[str, str, episodes.Mode]  # policy, task set, mode
@@ -195,7 +195,7 @@ def pair_all(
     pages: dict[Key, pd.DataFrame] = {}
     excluded: dict[Key, int] = {}
     for name in sorted(policies, key=lambda policy: (order.get(policy, -1), policy)):
-        for task_set in NAMES:
+        for task_set in task_sets:
             for mode in MODES:
                 try:
                     found = page_pairs(reference, policies[name], task_sets[task_set], mode)
@@ -212,10 +212,10 @@ def tabulate(
     """One row of settings and statistics for each (policy, task set, mode)."""
     rows = []
     for (name, task_set, mode), part in pages.items():
-        settings = {column: runs.at[name, column] if name in runs.index else None for column in RUN_COLUMNS}
+        settings = {column: runs.at[name, column] if name in runs.index else None for column in runs.columns}
         key = {"policy": name, **settings, "task_set": task_set, "mode": mode}
         rows.append(key | contrast(part, mode, statistics) | {"excluded": excluded[name, task_set, mode]})
-    return _with_holm(pd.DataFrame(rows, columns=None if rows else ["policy", *RUN_COLUMNS, "task_set", "mode"]))
+    return _with_holm(pd.DataFrame(rows, columns=None if rows else ["policy", *runs.columns, "task_set", "mode"]))
 
 
 def _with_holm(table: pd.DataFrame) -> pd.DataFrame:
@@ -227,8 +227,8 @@ def _with_holm(table: pd.DataFrame) -> pd.DataFrame:
     for _, family in primary.groupby(["family", "task_set"]):
         adjusted[family.index] = holm(family["mcnemar_p"].to_numpy(float))
     table.insert(table.columns.tolist().index("mcnemar_p") + 1, "holm_p", adjusted)
-    counts = dict.fromkeys(("gained", "lost", "group_size", "seed"), "Int64")
-    return table.astype(counts)
+    counted = (name for name in ("gained", "lost", "group_size", "seed") if name in table)
+    return table.astype(dict.fromkeys(counted, "Int64"))
 
 
 def main(
@@ -263,7 +263,7 @@ def main(
             episodes.read(reference),
             tables,
             read_runs(runs, settings.learning_rates),
-            read_task_sets(task_sets),
+            labels(read_task_sets(task_sets)),
             settings.statistics,
         )
         for name, table in result.items():

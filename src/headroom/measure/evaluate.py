@@ -12,7 +12,7 @@ from headroom.config.jobs import EvaluateJob, load_job
 from headroom.files import write_parquet
 from headroom.measure import episodes
 from headroom.measure.play import Player, open_player
-from headroom.measure.task_sets import read_task_sets, tasks_of
+from headroom.measure.task_sets import labels, read_task_sets, tasks_of
 
 
 def evaluate(
@@ -81,7 +81,7 @@ def main(
                 policy=settings.policy,
                 greedy_tasks=tasks_of(sets, settings.greedy_on, task_sets),
                 sampled_tasks=tasks_of(sets, settings.sampled_on, task_sets),
-                task_sets=sets,
+                task_sets=labels(sets),
                 seeds=list(pool("evaluation", evaluation.seeds)),
                 samples=evaluation.samples,
                 temperature=evaluation.temperature,

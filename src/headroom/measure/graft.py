@@ -25,7 +25,7 @@ from headroom.measure.edit import Edit, edited
 from headroom.measure.graft_build import check_tokenizers
 from headroom.measure.graft_plan import Planned, plan
 from headroom.measure.graft_tables import graft_table, interaction_table
-from headroom.measure.task_sets import read_task_sets, tasks_of
+from headroom.measure.task_sets import labels, read_task_sets, tasks_of
 from headroom.measure.weights import Checkpoint, decode
 from headroom.policy.vision import PREFIX
 
@@ -148,7 +148,7 @@ def main(
             sft,
             rl,
             tasks=tasks_of(sets, settings.graft.task_sets, task_sets),
-            task_sets=sets,
+            task_sets=labels(sets),
             seeds=list(pool("evaluation", settings.graft.seeds)),
             world=settings.world,
             evaluation=settings.evaluation,

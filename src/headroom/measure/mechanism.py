@@ -23,6 +23,7 @@ from headroom.config.jobs import MechanismJob, load_job
 from headroom.config.models import Statistics
 from headroom.files import write_csv
 from headroom.measure import episodes
+from headroom.measure.task_sets import EVERY
 
 COLLAPSED = 0.05
 FEWEST = 4  # checkpoints
@@ -135,7 +136,10 @@ def main(
     ) as job:
         tables = {name: gather(rank, f"{name}.csv") for name in ("rank", "agreement", "drift")}
         played = [episodes.read(folder) for folder in evaluation]
-        success = {str(frame["policy"].iloc[0]): greedy_success(frame) for frame in played}
+        # Where selection chose no sets, episodes are labelled by the set of every candidate.
+        known = {str(name) for frame in played for name in frame["task_set"].unique()}
+        task_set = "mastered" if "mastered" in known or EVERY not in known else EVERY
+        success = {str(frame["policy"].iloc[0]): greedy_success(frame, task_set) for frame in played}
         if missing := sorted(set(tables["rank"]["policy"]) - set(success)):
             raise SystemExit(f"no evaluation of {', '.join(missing)}; name its directory with --evaluation")
         listed = sorted(set(tables["rank"]["policy"]))

@@ -18,7 +18,7 @@ import typer
 
 from headroom.config.jobs import Draw, OverlapJob, load_job
 from headroom.files import write_csv
-from headroom.measure.task_sets import read_task_sets
+from headroom.measure.task_sets import labels, read_task_sets
 from headroom.train.groups import step_pages
 from headroom.worlds.base import World
 from headroom.worlds.seeds import content_overlap, pool
@@ -67,7 +67,7 @@ def main(
     settings = load_job(config, OverlapJob)
     sets = read_task_sets(task_sets)
     held_out = {name: pool(name, count) for name, count in settings.held_out.items()}
-    set_of = {task: name for name, tasks in sets.items() for task in tasks}
+    set_of = {task: name for name, tasks in labels(sets).items() for task in tasks}
     rows = []
     with (
         record.job(stage="measure.overlap", output=output, inputs={"task-sets": task_sets}, config=config) as job,

@@ -38,7 +38,7 @@ from headroom.measure.passk import mixed_share, pass_at_k
 from headroom.measure.play import Player, open_player
 from headroom.measure.reading_text import LIMITS, sentence
 from headroom.measure.statistics import clusters
-from headroom.measure.task_sets import NAMES, read_task_sets
+from headroom.measure.task_sets import EVERY, NAMES, labels, read_task_sets
 
 Expectation = Literal["expect gain", "expect no gain", "undecided"]
 
@@ -99,7 +99,7 @@ def tabulate(frame: pd.DataFrame, *, evaluation: Evaluation, statistics: Statist
     ks = [k for k in evaluation.pass_at if 1 < k <= evaluation.samples]
     table, dropped = pages(frame, ks)
     groups: list[tuple[str, str, str, pd.DataFrame, int]] = []
-    for name in [n for n in (*NAMES, "") if (frame["task_set"] == n).any()]:
+    for name in [n for n in (*NAMES, EVERY, "") if (frame["task_set"] == n).any()]:
         excluded = int((dropped["task_set"] == name).sum())
         groups.append(("set", name or "all", name, table[table["task_set"] == name], excluded))
     for task in sorted(frame["task"].unique()):
@@ -256,7 +256,7 @@ def main(
         config=config,
         seeds={"sampler": settings.evaluation.seed, "bootstrap": settings.statistics.bootstrap_seed},
     ) as job:
-        reading = _play(checkpoint, settings, policy="sft", task_sets=sets)
+        reading = _play(checkpoint, settings, policy="sft", task_sets=labels(sets))
         write_parquet(job.output / "episodes.parquet", reading.episodes)
         write_csv(job.output / "reading.csv", reading.table)
         write_text(job.output / "reading.txt", "\n".join(reading.sentences) + "\n")

@@ -19,7 +19,7 @@ from scipy import stats
 from headroom.config.models import Statistics
 from headroom.measure.episodes import Mode
 from headroom.measure.intervals import crossed_interval, seed_interval, task_interval, two_way_error
-from headroom.measure.run_table import CELL
+from headroom.measure.run_table import cell_of
 from headroom.measure.statistics import (
     clusters,
     detectable_from,
@@ -33,7 +33,7 @@ from headroom.measure.statistics import (
 def replicate(
     pages: Mapping[tuple[str, str, Mode], pd.DataFrame], runs: pd.DataFrame, statistics: Statistics
 ) -> pd.DataFrame:
-    """``replication.csv``: one row a cell (``run_table.CELL``) x task set x mode with at least two training seeds.
+    """``replication.csv``: one row a cell (``run_table.cell_of``) x task set x mode with at least two training seeds.
 
     ``pages`` maps (policy, task set, mode) to its page pairs; families do not matter, equal settings do, so the
     seeds of the grid count with those of the replication family.
@@ -42,7 +42,8 @@ def replicate(
         ValueError: two runs share settings and seed.
     """
     rows: list[dict[str, Any]] = []
-    for cell, members in runs.groupby(CELL, dropna=False, sort=False):
+    settings = cell_of(runs)
+    for cell, members in runs.groupby(settings, dropna=False, sort=False):
         if members["seed"].duplicated().any():
             raise ValueError(f"the runs {', '.join(map(str, members.index))} have equal settings and a seed twice")
         for task_set, mode in sorted({key[1:] for key in pages if key[0] in members.index}):
@@ -52,9 +53,9 @@ def replicate(
                 if len(pages.get((str(run), task_set, mode), ()))
             }
             if len(present) >= 2:
-                key = dict(zip(CELL, cell, strict=True)) | {"task_set": task_set, "mode": mode}
+                key = dict(zip(settings, cell, strict=True)) | {"task_set": task_set, "mode": mode}
                 rows.append(key | summarise(present, binary=mode == "greedy", statistics=statistics))
-    columns = [*CELL, "task_set", "mode"]
+    columns = [*settings, "task_set", "mode"]
     return pd.DataFrame(rows) if rows else pd.DataFrame(columns=columns)
 
 

@@ -16,6 +16,8 @@ on the selection pages:
    no measured headroom: they are flagged in ``tasks.csv``, listed under ``filled`` in ``task_sets.json``, counted in
    the record and on screen. They are not an error. A candidate without one scored episode of either kind comes last.
 
+A study that trains on every candidate (the set ``all``) asks for no task of either set, and then nothing is played.
+
 Choosing the largest of many noisy differences flatters them (regression to the mean): the numbers here choose, and
 the headroom reading, on other seeds, measures.
 """
@@ -36,6 +38,7 @@ from headroom.files import write_csv, write_json, write_parquet
 from headroom.measure import episodes
 from headroom.measure.passk import mixed_share
 from headroom.measure.play import Player, open_player
+from headroom.measure.task_sets import EVERY, FILLED
 
 
 def candidates(frame: pd.DataFrame, names: tuple[str, ...]) -> pd.DataFrame:
@@ -109,8 +112,8 @@ def choose(numbers: pd.DataFrame, rule: Tasks) -> pd.DataFrame:
 
 def _window(able: list[str], greedy: dict[str, float], size: int, target: float) -> list[str]:
     """Rule 1: the window of ``size`` tasks whose mean is nearest to the target; all of them if they are too few."""
-    if len(able) <= size:
-        return able
+    if not size or len(able) <= size:
+        return able if size else []
     windows = [able[first : first + size] for first in range(len(able) - size + 1)]
 
     def distance(window: list[str]) -> tuple[float, float]:
@@ -167,10 +170,12 @@ def main(
         config=config,
         seeds={"sampler": settings.seed},
     ) as job:
-        with open_player(
-            checkpoint, settings.world, seed=settings.seed, max_new_tokens=settings.max_new_tokens, label="selection"
-        ) as player:
-            greedy, sampled = play_candidates(player, rule, list(pool("selection", rule.selection_seeds)))
+        greedy: list[Episode] = []
+        sampled: list[Episode] = []
+        if rule.mastered or rule.headroom:  # where no set is chosen, nothing needs to be known
+            sampler = {"seed": settings.seed, "max_new_tokens": settings.max_new_tokens}
+            with open_player(checkpoint, settings.world, **sampler, label="selection") as player:
+                greedy, sampled = play_candidates(player, rule, list(pool("selection", rule.selection_seeds)))
         frame = episodes.ordered(
             pd.concat(
                 [
@@ -189,7 +194,7 @@ def main(
         frame["task_set"] = frame["task"].map(set_of)
         write_parquet(job.output / "episodes.parquet", frame)
         write_csv(job.output / "tasks.csv", chosen)
-        write_json(job.output / "task_sets.json", {**sets, "filled": filled})
+        write_json(job.output / "task_sets.json", {**sets, EVERY: sorted(rule.candidates), FILLED: filled})
         for name in sets:
             rows = chosen[chosen["chosen_as"] == name]
             job.notes[f"{name} greedy"] = _plain(rows["greedy"].mean())
