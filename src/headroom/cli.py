@@ -148,7 +148,7 @@ def summary(scale: Scale = "") -> None:
         ending = run.ending if run is not None else "with a damaged record"
         endings[ending] = endings.get(ending, 0) + 1
     lines = [f"GRPO runs   {sum(endings.values())} ({', '.join(f'{n} {name}' for name, n in endings.items())})"]
-    if scale == "smoke":
+    if scale.endswith("smoke"):
         lines.append("            smoke scale: it shows that every rule works, and is evidence of nothing")
     titles = load_figures(project)
     lines += [f"figure      figures/{scale}/{name}.pdf   {titles[name].title}" for name in made]

@@ -5,7 +5,7 @@ sys.path.insert(0, str(Path(workflow.basedir, "src")))
 
 from headroom.cluster.start import before_jobs, before_rollouts
 from headroom.config import resolve as configuration
-from headroom.config.workflow import any_of, load, options, prelude
+from headroom.config.workflow import any_of, before_games, load, options, prelude
 from headroom.provenance.closure import Lists
 
 CONDA = "conda" in map(str, workflow.deployment_settings.deployment_method)
@@ -16,7 +16,11 @@ try:
 except configuration.ConfigError as error:
     sys.exit(f"headroom: {error}")
 
-closure = Lists(Path(workflow.basedir), f"results/{WORKFLOW.scale}/config/sources")
+closure = Lists(
+    Path(workflow.basedir),
+    f"results/{WORKFLOW.scale}/config/sources",
+    WORKFLOW.resolved.worlds,
+)
 
 
 pathvars:
@@ -39,3 +43,4 @@ onstart:
         getattr(workflow.executor_settings, "status_command", None),
     )
     before_rollouts(WORKFLOW, Path(workflow.basedir), conda=CONDA)
+    before_games(WORKFLOW, Path(workflow.basedir))

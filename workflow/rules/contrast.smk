@@ -2,7 +2,7 @@ rule contrast:
     """Paired contrasts of every policy with the supervised one: McNemar, clustered bootstrap, equivalence, Holm."""
     input:
         config="<config>/contrast.json",
-        runs=configuration.RUNS_TABLE,
+        runs=WORKFLOW.resolved.study.runs_table,
         reference="<results>/evaluate/sft/manifest.json",
         policies=expand(
             "<results>/evaluate/{policy}/manifest.json",

@@ -3,7 +3,7 @@ rule demonstrations:
     input:
         config="<config>/demonstrations.json",
         sources=closure.sources("train.demonstrations"),
-        environment="envs/worlds.yaml",
+        environment=WORKFLOW.environment("worlds"),
     output:
         table="<results>/demonstrations/demonstrations.parquet",
         manifest="<results>/demonstrations/manifest.json",
@@ -11,7 +11,7 @@ rule demonstrations:
     log:
         "<logs>/demonstrations.log",
     conda:
-        "../../envs/worlds.yaml"
+        WORKFLOW.conda("worlds")
     threads: WORKFLOW.resources("demonstrations").threads
     resources:
         mem_mb=WORKFLOW.resources("demonstrations").mem_mb,

@@ -8,7 +8,7 @@ rule evaluate:
         ),
         task_sets="<results>/select/task_sets.json",
         sources=closure.sources("measure.evaluate"),
-        environment="envs/train.yaml",
+        environment=WORKFLOW.environment("train"),
     output:
         episodes="<results>/evaluate/{policy}/episodes.parquet",
         manifest="<results>/evaluate/{policy}/manifest.json",
@@ -16,7 +16,7 @@ rule evaluate:
     log:
         "<logs>/evaluate/{policy}.log",
     conda:
-        "../../envs/train.yaml"
+        WORKFLOW.conda("train")
     threads: WORKFLOW.resources("evaluate").threads
     resources:
         mem_mb=WORKFLOW.resources("evaluate").mem_mb,

@@ -9,7 +9,7 @@ TABLES = {
     "tasks": "<results>/select/tasks.csv",
     "overlap": "<results>/overlap/overlap.csv",
     "reading": "<results>/reading/reading.csv",
-    "runs": "workflow/data/runs.tsv",
+    "runs": WORKFLOW.resolved.study.runs_table,
     "rank": "<results>/mechanism/rank.csv",
     "agreement": "<results>/mechanism/agreement.csv",
     "drift": "<results>/mechanism/drift.csv",
@@ -19,6 +19,8 @@ TABLES = {
     "interactions": "<results>/mechanism/interactions.csv",
     "failures": "<results>/failures/failures.csv",
     "filmstrip": "<results>/filmstrip/filmstrip.json",
+    "arms": "<results>/dark_room/dark_room.csv",
+    "validation": "<results>/dark_room/validation.csv",
     "steps": expand("<results>/grpo/{run}/steps.parquet", run=WORKFLOW.init_of),
 }
 

@@ -8,7 +8,7 @@ rule grpo:
         ),
         task_sets="<results>/select/task_sets.json",
         sources=closure.sources("train.grpo"),
-        environment="envs/train.yaml" if not WORKFLOW.by_vllm else "envs/rollout.yaml",
+        environment=WORKFLOW.environment("train", samples=True),
     output:
         checkpoint=directory("<results>/grpo/{run}/checkpoint"),
         adapter=(
@@ -17,12 +17,17 @@ rule grpo:
             else []
         ),
         steps="<results>/grpo/{run}/steps.parquet",
+        validation=(
+            "<results>/grpo/{run}/validation.parquet"
+            if WORKFLOW.resolved.validates
+            else []
+        ),
         manifest="<results>/grpo/{run}/manifest.json",
         record="<results>/grpo/{run}/run.json",
     log:
         "<logs>/grpo/{run}.log",
     conda:
-        "../../envs/train.yaml" if not WORKFLOW.by_vllm else "../../envs/rollout.yaml"
+        WORKFLOW.conda("train", samples=True)
     threads: WORKFLOW.resources("grpo").threads
     resources:
         mem_mb=WORKFLOW.resources("grpo").mem_mb,

@@ -8,7 +8,7 @@ rule probe:
         episodes=ancient("<results>/reading/episodes.parquet"),
         task_sets="<results>/select/task_sets.json",
         sources=closure.sources("measure.probe"),
-        environment="envs/train.yaml",
+        environment=WORKFLOW.environment("train"),
     output:
         turns="<results>/probe/probe.parquet",
         summary="<results>/probe/probe.json",
@@ -17,7 +17,7 @@ rule probe:
     log:
         "<logs>/probe.log",
     conda:
-        "../../envs/train.yaml"
+        WORKFLOW.conda("train")
     threads: WORKFLOW.resources("probe").threads
     resources:
         mem_mb=WORKFLOW.resources("probe").mem_mb,
@@ -97,7 +97,7 @@ rule graft:
         ),
         task_sets="<results>/select/task_sets.json",
         sources=closure.sources("measure.graft"),
-        environment="envs/train.yaml",
+        environment=WORKFLOW.environment("train"),
     output:
         episodes="<results>/graft/{run}/episodes.parquet",
         grafts="<results>/graft/{run}/grafts.csv",
@@ -107,7 +107,7 @@ rule graft:
     log:
         "<logs>/graft/{run}.log",
     conda:
-        "../../envs/train.yaml"
+        WORKFLOW.conda("train")
     threads: WORKFLOW.resources("graft").threads
     resources:
         mem_mb=WORKFLOW.resources("graft").mem_mb,

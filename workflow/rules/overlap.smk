@@ -4,7 +4,7 @@ rule overlap:
         config="<config>/overlap.json",
         task_sets="<results>/select/task_sets.json",
         sources=closure.sources("measure.overlap"),
-        environment="envs/worlds.yaml",
+        environment=WORKFLOW.environment("worlds"),
     output:
         table="<results>/overlap/overlap.csv",
         manifest="<results>/overlap/manifest.json",
@@ -12,7 +12,7 @@ rule overlap:
     log:
         "<logs>/overlap.log",
     conda:
-        "../../envs/worlds.yaml"
+        WORKFLOW.conda("worlds")
     threads: WORKFLOW.resources("demonstrations").threads
     resources:
         mem_mb=WORKFLOW.resources("demonstrations").mem_mb,

@@ -6,7 +6,7 @@ rule reading:
         checkpoint=ancient("<results>/sft/sft/checkpoint"),
         task_sets="<results>/select/task_sets.json",
         sources=closure.sources("measure.reading"),
-        environment="envs/train.yaml",
+        environment=WORKFLOW.environment("train"),
     output:
         table="<results>/reading/reading.csv",
         text="<results>/reading/reading.txt",
@@ -16,7 +16,7 @@ rule reading:
     log:
         "<logs>/reading.log",
     conda:
-        "../../envs/train.yaml"
+        WORKFLOW.conda("train")
     threads: WORKFLOW.resources("reading").threads
     resources:
         mem_mb=WORKFLOW.resources("reading").mem_mb,

@@ -5,7 +5,7 @@ rule select:
         supervised="<results>/sft/sft/manifest.json",
         checkpoint=ancient("<results>/sft/sft/checkpoint"),
         sources=closure.sources("measure.select"),
-        environment="envs/train.yaml",
+        environment=WORKFLOW.environment("train"),
     output:
         task_sets="<results>/select/task_sets.json",
         tasks="<results>/select/tasks.csv",
@@ -15,7 +15,7 @@ rule select:
     log:
         "<logs>/select.log",
     conda:
-        "../../envs/train.yaml"
+        WORKFLOW.conda("train")
     threads: WORKFLOW.resources("select").threads
     resources:
         mem_mb=WORKFLOW.resources("select").mem_mb,

@@ -14,11 +14,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from headroom.config.models import Resources, model_files
+from headroom.config.models import AlfWorldSettings, Resources, model_files
 from headroom.config.resolve import SUPERVISED, ConfigError, Resolved, resolve, write
 from headroom.provenance.release import Release, for_tier
 
 FIGURES_TABLE = "workflow/data/figures.tsv"
+
+STUDIES = ("gate", "dark room")
 
 TIERS = ("scratch", "checkpoints", "evals", "tables")
 """From the one that makes everything to the one that only draws."""
@@ -45,6 +47,7 @@ class Figure:
     """One row of ``workflow/data/figures.tsv``."""
 
     name: str
+    study: str
     module: str
     tables: tuple[str, ...]
     title: str
@@ -69,8 +72,20 @@ class Workflow:
         return TIERS.index(self.resolved.settings.tier) <= TIERS.index(tier)
 
     @property
+    def study(self) -> str:
+        """Which of the two papers' studies the scale is of."""
+        return self.resolved.study.study
+
+    @property
+    def filmed(self) -> bool:
+        """Whether there are pages to replay and draw: a text game has none."""
+        return f"results/{self.scale}/config/filmstrip.json" in self.resolved.files
+
+    @property
     def judges(self) -> bool:
-        """Whether the tables that claims are judged by are made, or released."""
+        """Whether the tables that claims are judged by are made, or released; the claims are judged on the gate."""
+        if self.study != "gate":
+            return False
         return self.makes("evals") or f"results/{self.scale}/contrast/contrasts.csv" in self.released.files
 
     @cached_property
@@ -100,6 +115,14 @@ class Workflow:
     def by_vllm(self) -> bool:
         """Whether vLLM samples the rollouts: such jobs need an environment of their own."""
         return self.resolved.by_vllm
+
+    def environment(self, kind: str, *, samples: bool = False) -> str:
+        """The environment of a rule whose jobs open a world; ``samples``: by vLLM where the runs do."""
+        return environment(kind, self.resolved.study.world.kind, by_vllm=samples and self.by_vllm)
+
+    def conda(self, kind: str, *, samples: bool = False) -> str:
+        """:meth:`environment` as ``conda:`` reads it, from the folder of the rules."""
+        return f"../../{self.environment(kind, samples=samples)}"
 
     def adapters(self, rule: str) -> bool:
         """Whether every job of ``sft`` or ``grpo`` trains a LoRA adapter: a rule declares the same outputs for all."""
@@ -159,7 +182,29 @@ def load(config: Mapping[str, object], project: Path) -> Workflow:
         released = for_tier(project, resolved.settings.scale, resolved.settings.tier)
     except ValueError as error:
         raise ConfigError(str(error)) from error
-    return Workflow(resolved, load_figures(project), released)
+    return Workflow(resolved, load_figures(project, resolved.study.study), released)
+
+
+def environment(kind: str, world: str, *, by_vllm: bool = False) -> str:
+    """The environment file of a kind of job in a world, relative to the project."""
+    base = "rollout" if by_vllm else kind
+    return f"envs/{base}.yaml" if world == "miniwob" else f"envs/{base}-{world}.yaml"
+
+
+def before_games(study: Workflow, project: Path) -> None:
+    """Look for the released games when a workflow starts, before a job finds none.
+
+    Raises:
+        SystemExit: their folder is not there; one line with the remedy.
+    """
+    world = study.resolved.study.world
+    if not isinstance(world, AlfWorldSettings) or world.games != "released" or not study.makes("checkpoints"):
+        return
+    if not (project / (world.data or "")).is_dir():
+        raise SystemExit(
+            f"headroom: workflow/scales/{study.scale}.yaml: world.data: there is no folder {world.data}; put the "
+            "released games there (alfworld-download), or name the folder that holds them"
+        )
 
 
 def prelude(*, conda: bool) -> str:
@@ -170,8 +215,8 @@ def prelude(*, conda: bool) -> str:
     return ACTIVATED.format(outer=outer).replace("{", "{{").replace("}", "}}") + PRELUDE
 
 
-def load_figures(project: Path) -> dict[str, Figure]:
-    """The figures, in the order of the table; none when there is no table yet."""
+def load_figures(project: Path, study: str | None = None) -> dict[str, Figure]:
+    """The figures of a study (None: of both), in the order of the table; none when there is no table yet."""
     path = project / FIGURES_TABLE
     if not path.is_file():
         return {}
@@ -185,9 +230,13 @@ def load_figures(project: Path) -> dict[str, Figure]:
         for row in csv.DictReader(stream, delimiter="\t"):
             try:
                 tables = tuple(part.strip() for part in row["tables"].split(",") if part.strip())
-                found[row["figure"]] = Figure(row["figure"], row["module"], tables, row["title"])
+                figure = Figure(row["figure"], row["study"], row["module"], tables, row["title"])
             except (KeyError, AttributeError) as error:
-                raise ConfigError(f"{FIGURES_TABLE}: needs the columns figure, module, tables, title") from error
+                raise ConfigError(f"{FIGURES_TABLE}: needs the columns figure, study, module, tables, title") from error
+            if figure.study not in STUDIES:
+                raise ConfigError(f"{FIGURES_TABLE}: {figure.name}: study: is one of {', '.join(STUDIES)}")
+            if study is None or figure.study == study:
+                found[figure.name] = figure
     return found
 
 

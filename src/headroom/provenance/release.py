@@ -26,7 +26,7 @@ from headroom.provenance.manifest import MANIFEST, FileEntry
 from headroom.provenance.project import making
 from headroom.provenance.walk import Project, is_record, walk_files
 
-TABLES = ("contrast", "mechanism", "reading", "failures", "filmstrip", "select", "overlap")
+TABLES = ("contrast", "mechanism", "reading", "failures", "filmstrip", "dark_room", "select", "overlap")
 """Result folders that the figures and claims are computed from, small enough to go into every release."""
 
 BELOW = {

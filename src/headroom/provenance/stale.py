@@ -23,7 +23,7 @@ from headroom.provenance.walk import Node, Project
 TIER_OF = {
     "scratch": ("demonstrations", "overlap", "sft", "grpo"),
     "checkpoints": ("select", "reading", "evaluate", "probe", "rank", "graft"),
-    "evals": ("contrast", "mechanism", "failures", "filmstrip", "figure_data", "claims"),
+    "evals": ("contrast", "mechanism", "failures", "filmstrip", "dark_room", "figure_data", "claims"),
     "tables": ("figure",),
 }
 """Tier -> the rules that exist from it on upwards; what is not named here belongs to ``evals``."""
@@ -74,7 +74,8 @@ def stale(project: Project, scale: str, tier: str = "scratch") -> list[Stale]:
         "evaluate": resolved.policies, "grpo": tuple(run.run for run in resolved.runs),
         "rank": resolved.mechanism.ranked, "graft": tuple(resolved.mechanism.grafted),
     }  # fmt: skip
-    look = _Look(project, scale, resolved.files, members, _environments(project.folder, by_vllm=resolved.by_vllm))
+    pinned = _environments(project.folder, by_vllm=resolved.by_vllm, world=resolved.study.world.kind)
+    look = _Look(project, scale, resolved.files, members, pinned)
     jobs = {name: job for name, job in look.jobs().items() if job.split()[0] in rules or job.split()[0] not in known}
     return look.stale(jobs)
 
@@ -237,7 +238,9 @@ class _Look:
             wanted = set(
                 self.members["rank"] if stage == "measure.mechanism" and kind == "evaluate" else self.members[kind]
             )
-            if stage in ("measure.contrast", "measure.mechanism") or (stage.startswith("present.") and kind == "grpo"):
+            if stage in ("measure.contrast", "measure.mechanism", "measure.dark_room") or (
+                stage.startswith("present.") and kind == "grpo"
+            ):
                 yield from (f"input: {kind}/{name} is new" for name in sorted(wanted - names))
                 yield from (f"input: {kind}/{name} is no longer in the study" for name in sorted(names - wanted))
 
@@ -253,23 +256,27 @@ def _folder_of(name: str, scale: str) -> str | None:
     return "/".join(parts[: 4 if deep else 3])
 
 
-def _environments(folder: Path, *, by_vllm: bool) -> dict[str, str]:
+def _environments(folder: Path, *, by_vllm: bool, world: str = "miniwob") -> dict[str, str]:
     """Stage -> its pinned environment file, as the rules pair them; ``present`` stands for every figure.
 
-    ``by_vllm``: whether vLLM samples the rollouts, for which a rule may name another file.
+    ``by_vllm``: whether vLLM samples the rollouts; ``world``: the kind of the scale's world. A rule that opens a world
+    names a kind of job, ``WORKFLOW.environment("train")``.
     """
-    named = re.compile(r'environment="(envs/[\w.-]+)"(?: if not WORKFLOW\.by_vllm else "(envs/[\w.-]+)")?')
+    from headroom.config.workflow import environment
+
+    named = re.compile(r'environment=(?:"(envs/[\w.-]+)"|WORKFLOW\.environment\("(\w+)"(, samples=True)?\))')
     found = {}
     for path in sorted((folder / "workflow/rules").glob("*.smk")):
         for body in re.split(r"\n\s*rule \w+:", path.read_text(encoding="utf-8")):
             pinned = named.search(body)
             stage = re.search(r'closure\.sources\(\s*f?"(\w+)\.(\w+)?', body)
-            if "by_vllm" in body and pinned and not pinned[2]:
+            if "WORKFLOW.environment(" in body and (pinned is None or not pinned[2]):
                 raise ValueError(
                     f"{path}: the environment of a rule is not written as it is read here; mend _environments"
                 )
             if pinned and stage:
-                found[f"{stage[1]}.{stage[2]}" if stage[2] else stage[1]] = pinned[2 if by_vllm and pinned[2] else 1]
+                file = pinned[1] or environment(pinned[2], world, by_vllm=bool(pinned[3]) and by_vllm)
+                found[f"{stage[1]}.{stage[2]}" if stage[2] else stage[1]] = file
     return found
 
 

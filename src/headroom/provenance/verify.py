@@ -120,13 +120,25 @@ def job_folders(project: Path, scale: str) -> list[str]:
     return [f"{top}/{name.removeprefix(f'{top}/config/').removesuffix('.json')}" for name in files]
 
 
+def study_of(project: Path, scale: str) -> str:
+    """Which study a scale is of; the gate's where its file cannot be read."""
+    from headroom.config.resolve import ConfigError, scale_content
+
+    try:
+        content = scale_content(project, scale)
+    except ConfigError:
+        return "gate"
+    return str(content.get("study", "gate")) if isinstance(content, dict) else "gate"
+
+
 def figure_files(project: Path, scale: str) -> list[str]:
     """Tables and drawings of the figures of a scale, and the table of claims."""
     from headroom.config.workflow import load_figures
 
-    names = load_figures(project)
+    study = study_of(project, scale)
+    names = load_figures(project, study)
     found = [path for name in names for path in (f"figures/{scale}/data/{name}.csv", f"figures/{scale}/{name}.pdf")]
-    judged = (project / "workflow/rules/claims.smk").is_file()
+    judged = study == "gate" and (project / "workflow/rules/claims.smk").is_file()
     return [*found, f"figures/{scale}/data/claims.csv"] if judged else found
 
 

@@ -80,6 +80,7 @@ def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Study:
 def test_selection_writes_the_sets_the_reasons_and_the_episodes(study: Study) -> None:
     sets = json.loads(study.select().read_text())
     assert sets.pop("filled") == {"mastered": [], "headroom": []}
+    assert sets.pop("all") == sorted(CHANCES)
     assert {name: len(tasks) for name, tasks in sets.items()} == {"mastered": 2, "headroom": 2}
     assert all(task.startswith("m") for task in sets["mastered"])
     tasks = pd.read_csv(study.results / "select" / "tasks.csv")
