@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 from headroom.agent.codec import EncodedPrompt
+from headroom.agent.dialect import WEB_PAGES
 from headroom.config.models import MiniWobSettings
 from headroom.measure import evaluate, play
 from headroom.policy.load import Policy
@@ -38,6 +39,7 @@ class FakeCodec:
     """Id 1 is a press of "Yes", anything else of "No"."""
 
     end_ids = (0,)
+    dialect = WEB_PAGES
 
     def encode_prompt(self, text: str) -> EncodedPrompt:
         return EncodedPrompt(np.array([len(text)], np.int32))

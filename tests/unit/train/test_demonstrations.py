@@ -42,11 +42,12 @@ def press_nine(observations: Sequence[Observation], actions: Sequence[Action]) -
     return Action("click", "button", "9")
 
 
-ORACLES = {"count": count_up, "blunder": press_nine}
+def an_oracle(task: str, seed: int) -> demonstrations.Oracle:
+    return {"count": count_up, "blunder": press_nine}[task]
 
 
 def play(starts: Sequence[tuple[str, int]], horizon: int = 9) -> list[demonstrations.Played]:
-    return collect(FakeCountingWorld(), ORACLES, starts, horizon=horizon, success_above=0.5)
+    return collect(FakeCountingWorld(), an_oracle, starts, horizon=horizon, success_above=0.5)
 
 
 def test_a_successful_episode_is_one_row_a_turn_with_what_was_known_at_that_turn() -> None:
@@ -80,14 +81,14 @@ def test_the_order_of_the_starts_and_their_batches_do_not_change_a_byte(tmp_path
 
 def test_episodes_are_played_side_by_side() -> None:
     world = FakeCountingWorld()
-    collect(world, ORACLES, [("count", n) for n in (1, 2, 3)], horizon=9, success_above=0.5)
+    collect(world, an_oracle, [("count", n) for n in (1, 2, 3)], horizon=9, success_above=0.5)
     assert world.batches == [3, 3, 2, 1]
 
 
 def test_each_episode_reports_its_end_once() -> None:
     ended: list[int] = []
     starts = [("count", n) for n in (3, 1, 2)]
-    collect(FakeCountingWorld(), ORACLES, starts, horizon=9, success_above=0.5, on_end=lambda e: ended.append(e.seed))
+    collect(FakeCountingWorld(), an_oracle, starts, horizon=9, success_above=0.5, on_end=lambda e: ended.append(e.seed))
     assert sorted(ended) == [1, 2, 3]
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from headroom.agent.codec import EncodedPrompt
+from headroom.agent.dialect import WEB_PAGES
 from headroom.agent.episode import Ending, Group
 from headroom.policy.load import Policy
 from headroom.policy.sampler import Generation
@@ -48,7 +49,7 @@ class FakeWorld:
 class FakeCodec:
     """Letters as ids; 0 ends."""
 
-    end_ids, pad_id, size = (0,), 1, 256
+    end_ids, pad_id, size, dialect = (0,), 1, 256, WEB_PAGES
 
     def __init__(self):
         self.encoded = []

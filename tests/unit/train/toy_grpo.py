@@ -19,6 +19,7 @@ import numpy as np
 import torch
 
 from headroom.agent.codec import EncodedPrompt
+from headroom.agent.dialect import WEB_PAGES, Dialect
 from headroom.agent.episode import Turn
 from headroom.config.jobs import GrpoJob
 from headroom.config.models import Grpo, MiniWobSettings, TinyModel
@@ -77,6 +78,7 @@ class FakeCodec:
 
     end_ids = (1,)
     size = len(WORDS)
+    dialect: Dialect = WEB_PAGES
 
     def __init__(self, pad_id: int = PAD) -> None:
         self.pad_id = pad_id
