@@ -130,7 +130,7 @@ def whole_jobs(results: Path, fits: dict[str, cost.Fit]) -> list[dict[str, objec
         turns = steps["turns_mean"].mean()
         episodes = grpo.pages_per_step * grpo.group_size
         actions = steps["action_tokens"].mean() / (episodes * turns)
-        profile = work.Profile(turns, estimate.PROFILES["tiny"].prompt_tokens, actions)
+        profile = work.Profile(turns, work.PROFILES["tiny"].prompt_tokens, actions)
         step = work.rollout(shape, profile, grpo.pages_per_step, episodes)
         step += work.update(
             shape, profile, grpo.pages_per_step, episodes * turns, budget=grpo.microbatch_tokens,

@@ -154,7 +154,6 @@ class DarkRoomArm(Strict):
 
     arm: str
     seed: int
-    horizon: Positive
     last: Positive = Field(description="Validations at the end of a run whose mean is its endpoint.")
 
 

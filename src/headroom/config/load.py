@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -185,6 +186,7 @@ def _pools_suffice(where: str, study: Study) -> None:
         ("evaluation.seeds", "evaluation", study.evaluation.seeds),
         ("evaluation.seeds", "reading", study.evaluation.seeds),
         ("demonstrations.episodes_per_task", "train", study.demonstrations.episodes_per_task),
+        *_validated(study),
         *(
             (f"demonstrations.episodes_override.{task}", "train", count)
             for task, count in study.demonstrations.episodes_override.items()
@@ -193,6 +195,15 @@ def _pools_suffice(where: str, study: Study) -> None:
     for key, pool, count in asked:
         if count > POOLS[pool]:
             raise ConfigError(f"{where}: {key}: pool {pool!r} has {POOLS[pool]} seeds, not {count}; ask for fewer")
+
+
+def _validated(study: Study) -> list[tuple[str, str, int]]:
+    """What a validation asks of its pool, whose pages its tasks share: (key, pool, pages a task)."""
+    validation = study.grpo.get("validation")
+    pages = validation.get("pages") if isinstance(validation, dict) else None
+    if not isinstance(pages, int) or not study.tasks.candidates:
+        return []
+    return [("grpo.validation.pages", "validation", math.ceil(pages / len(study.tasks.candidates)))]
 
 
 def _known_model(where: str, model: PretrainedModel, project: Path) -> None:

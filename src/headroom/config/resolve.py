@@ -127,8 +127,8 @@ def _evaluate(policy: str, plan: EvaluationPlan, study: Study) -> EvaluateJob:
     )
 
 
-def _arm(run: Arm, grpo: Grpo, study: Study) -> DarkRoomArm:
-    return DarkRoomArm(arm=run.arm, seed=run.seed, horizon=study.world.horizon, last=grpo.validation.last)
+def _arm(run: Arm, grpo: Grpo) -> DarkRoomArm:
+    return DarkRoomArm(arm=run.arm, seed=run.seed, last=grpo.validation.last)
 
 
 def _worlds(jobs: Mapping[str, Strict]) -> dict[str, str]:
@@ -228,7 +228,7 @@ def resolve(config: Mapping[str, object], project: Path) -> Resolved:
         if not validates:
             raise ConfigError(f"{scale_file(scale)}: grpo.validation.every: is 0; an arm's endpoint is its validation")
         jobs["dark_room"] = DarkRoomJob(
-            arms={run.run: _arm(run, recipes[run.run], study) for run in runs if isinstance(run, Arm)},
+            arms={run.run: _arm(run, recipes[run.run]) for run in runs if isinstance(run, Arm)},
             statistics=study.statistics,
         )
     _sets_have_tasks(scale, study, jobs)

@@ -1,16 +1,15 @@
 """The dark room in two tables: every arm's endpoint from its validation, and its course.
 
 ``dark_room.csv`` has a row a run and, below them, a row an arm (``row``: run | arm). The *endpoint* is the mean success
-of a run's last validations (``last`` of them, as in arXiv 2607.21273). All of them play the same pages, so they are no
-independent draws: the interval of a run is Wilson's (1927) for the episodes of *one* validation ("wilson"); that of an
-arm with several training seeds is Student's t over their endpoints ("seeds", :func:`intervals.seed_interval`), and of
-an arm with one seed that of its run. Beside the endpoint stand, over the same validations, the prediction score, the
-turns and their share of the horizon (1: every episode ran into it).
+of a run's last validations (``last`` of them, as in arXiv 2607.21273); a policy that has no finite probabilities any
+more plays nothing and counts as 0. All validations play the same pages, so they are no independent draws: the interval
+of a run is Wilson's (1927) for the episodes of *one* validation ("wilson"); that of an arm with several training seeds
+is Student's t over their endpoints ("seeds", :func:`intervals.seed_interval`), and of an arm with one seed that of its
+run. Beside the endpoint stand, over the same validations, the prediction score and the turns; and over the training
+steps since the first of them the share of episodes that ran to the turn limit (``horizon_share``).
 
-*Warning*: the first validation at which three things hold at once, of which entropy alone gives false alarms: the
-entropy of the training steps since the validation before is at most ``ENTROPY_SHARE`` of that at the run's first
-validation, the prediction score is at least ``PREDICTED``, and episodes fill at least ``PINNED`` of the horizon. Fixed
-before any run. NaN: it never came, or a run predicts nothing.
+``warning_step``: finished training steps when :func:`headroom.train.dark_room.early_warning` first held (entropy
+fallen, predictions right, episodes at the turn limit, all at once). Empty: it never did, or the run predicts nothing.
 
 ``validation.csv`` has a row a run and validation: the numbers above as they went.
 """
@@ -31,24 +30,14 @@ from scipy import stats
 from headroom.config.jobs import DarkRoomArm, DarkRoomJob, load_job
 from headroom.files import write_csv
 from headroom.measure.intervals import Interval, seed_interval
+from headroom.train.dark_room import early_warning
 
-ENTROPY_SHARE = 0.5
-PREDICTED = 0.9
-PINNED = 0.95
-
-CURVE = [
-    "step",
-    "episodes",
-    "excluded",
-    "success",
-    "prediction_score",
-    "turns",
-    "length_share",
-    "invalid_share",
-    "entropy",
-]
+CURVE = ["step", "episodes", "excluded", "success", "prediction_score", "turns", "invalid_share", "entropy"]
+CURVE += ["horizon_share"]
 """Columns of ``validation.csv`` behind run, arm and seed."""
-MEANS = ["success", "prediction_score", "turns", "length_share", "invalid_share"]
+MEANS = ["success", "prediction_score", "turns", "invalid_share", "horizon_share"]
+SIGNS = ["entropy", "prediction_score", "horizon_share"]
+"""Columns of ``steps.parquet`` that the warning looks at."""
 
 
 def wilson(share: float, episodes: float, confidence: float) -> Interval:
@@ -62,40 +51,36 @@ def wilson(share: float, episodes: float, confidence: float) -> Interval:
     return Interval(max(0.0, min(centre - half, share)), min(1.0, max(centre + half, share)), "wilson")
 
 
-def curve(steps: pd.DataFrame, validation: pd.DataFrame, horizon: int) -> pd.DataFrame:
-    """The validations of one run with :data:`CURVE`'s columns, sorted by step.
+def curve(steps: pd.DataFrame, validation: pd.DataFrame) -> pd.DataFrame:
+    """The validations of one run with :data:`CURVE`'s columns, sorted by step (finished training steps).
 
-    ``entropy`` (nats a token) is the mean over the training steps since the validation before.
+    ``entropy`` (nats a token) and ``horizon_share`` are means over the training steps since the validation before; NaN
+    at the first one, which comes before any.
     """
     table = validation.sort_values("step", kind="stable").reset_index(drop=True)
-    numbers = {name: pd.to_numeric(table[name], errors="coerce") for name in ("success", "prediction_score", "turns")}
-    table = table.assign(**numbers, length_share=numbers["turns"] / horizon)
+    silent = (table["episodes"] == 0) & (table["excluded"] == 0)
+    table["success"] = table["success"].astype("float64").mask(silent, 0.0)
     edges = [-math.inf, *table["step"].astype(float)]
-    entropy = []
-    for low, high in pairwise(edges):
-        between = steps.loc[(steps["step"] > low) & (steps["step"] <= high), "entropy"]
-        entropy.append(float(pd.to_numeric(between, errors="coerce").mean()) if len(between) else math.nan)
-    return table.assign(entropy=entropy)[CURVE]
+    done = steps["step"] + 1  # a row's step counts those before it
+    for name in ("entropy", "horizon_share"):
+        values = steps[name].astype("float64")
+        table[name] = [float(values[(done > low) & (done <= high)].mean()) for low, high in pairwise(edges)]
+    return table[CURVE]
 
 
-def warned(course: pd.DataFrame) -> float:
-    """The step of the first warning of a run's :func:`curve`; NaN if there is none."""
-    entropy = course["entropy"].to_numpy(dtype=np.float64)
-    known = entropy[np.isfinite(entropy)]
-    if not len(known):
-        return math.nan
-    hit = (
-        (entropy <= ENTROPY_SHARE * known[0])
-        & (course["prediction_score"].to_numpy(dtype=np.float64) >= PREDICTED)
-        & (course["length_share"].to_numpy(dtype=np.float64) >= PINNED)
-    )
-    return float(course["step"].to_numpy()[hit.argmax()]) if hit.any() else math.nan
+def warned(steps: pd.DataFrame) -> float:
+    """The finished training steps at the first warning of a run; NaN if there was none."""
+    signs = steps.sort_values("step", kind="stable")
+    values = signs[SIGNS].astype(object).where(signs[SIGNS].notna(), None)
+    rows: list[dict[str, Any]] = values.to_dict("records")  # type: ignore[assignment]
+    numbers = signs["step"].tolist()
+    return next((float(numbers[n] + 1) for n in range(len(rows)) if early_warning(rows[: n + 1])), math.nan)
 
 
-def endpoint(course: pd.DataFrame, last: int, confidence: float) -> dict[str, Any]:
+def endpoint(course: pd.DataFrame, warning: float, last: int, confidence: float) -> dict[str, Any]:
     """The row of one run from its :func:`curve`; with fewer validations than ``last``, of those there are."""
     end = course.tail(last)
-    scored = (end["episodes"] - end["excluded"]).mean()
+    scored = end.loc[end["episodes"] > 0, "episodes"].mean()
     means = {name: float(end[name].mean()) for name in MEANS}
     bounds = wilson(means["success"], float(scored), confidence)
     return {
@@ -106,7 +91,7 @@ def endpoint(course: pd.DataFrame, last: int, confidence: float) -> dict[str, An
         "success_low": bounds.low,
         "success_high": bounds.high,
         "interval_method": bounds.method,
-        "warning_step": warned(course),
+        "warning_step": warning,
     }
 
 
@@ -131,14 +116,17 @@ def arm_row(runs: pd.DataFrame, confidence: float) -> dict[str, Any]:
 
 
 def tabulate(
-    arms: Mapping[str, DarkRoomArm], courses: Mapping[str, pd.DataFrame], confidence: float
+    arms: Mapping[str, DarkRoomArm],
+    courses: Mapping[str, pd.DataFrame],
+    warnings: Mapping[str, float],
+    confidence: float,
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """``dark_room.csv`` and ``validation.csv``, runs and arms in the order of the settings."""
     rows: list[dict[str, Any]] = []
     curves = []
     for run, what in arms.items():
         key: dict[str, Any] = {"run": run, "arm": what.arm, "seed": what.seed}
-        found = endpoint(courses[run], what.last, confidence)
+        found = endpoint(courses[run], warnings[run], what.last, confidence)
         rows.append({"row": "run", **key, "seeds": 1, **found, "warned": int(not math.isnan(found["warning_step"]))})
         curves.append(courses[run].assign(**key)[[*key, *CURVE]])
     table = pd.DataFrame(rows)
@@ -150,21 +138,21 @@ def tabulate(
     return every.astype({"seed": "Int64"}), pd.concat(curves, ignore_index=True)
 
 
-def read_run(folder: Path, horizon: int) -> pd.DataFrame:
-    """The :func:`curve` of a GRPO directory.
+def read_run(folder: Path) -> tuple[pd.DataFrame, float]:
+    """The :func:`curve` of a GRPO directory, and its first warning.
 
     Raises:
         SystemExit: a table is missing or lacks a column; the message names the file.
     """
-    needed = {"steps.parquet": ["step", "entropy"], "validation.parquet": ["step", "episodes", "success", "turns"]}
-    needed["validation.parquet"] += ["invalid_share", "prediction_score", "excluded"]
+    validated = ["step", "episodes", "success", "turns", "invalid_share", "prediction_score", "excluded"]
     tables = []
-    for name, columns in needed.items():
+    for name, columns in (("steps.parquet", ["step", *SIGNS]), ("validation.parquet", validated)):
         try:
             tables.append(pd.read_parquet(folder / name)[columns])
         except (OSError, ValueError, KeyError) as error:
             raise SystemExit(f"{folder / name}: cannot be read ({error}); run the rule that makes it") from error
-    return curve(tables[0], tables[1], horizon)
+    steps, validation = tables
+    return curve(steps, validation), warned(steps)
 
 
 def main(
@@ -180,8 +168,10 @@ def main(
         folders = {folder.name: folder for folder in runs}
         if missing := sorted(settings.arms.keys() - folders.keys()):
             raise SystemExit(f"no directory of {', '.join(missing)} among the runs; name it, too")
-        courses = {run: read_run(folders[run], what.horizon) for run, what in settings.arms.items()}
-        table, curves = tabulate(settings.arms, courses, settings.statistics.confidence)
+        courses, warnings = {}, {}
+        for run in settings.arms:
+            courses[run], warnings[run] = read_run(folders[run])
+        table, curves = tabulate(settings.arms, courses, warnings, settings.statistics.confidence)
         write_csv(job.output / "dark_room.csv", table)
         write_csv(job.output / "validation.csv", curves)
         of_arms = table[table["row"] == "arm"]

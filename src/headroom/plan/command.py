@@ -170,13 +170,13 @@ def run(
     Raises:
         ValueError: an option, a setting or a file is wrong.
     """
-    from headroom.config.models import PretrainedModel
     from headroom.config.resolve import resolve
-    from headroom.plan.estimate import PROFILES, estimate
+    from headroom.plan.estimate import estimate
+    from headroom.plan.work import profile_of
 
     chosen = device(gpu, gpu_memory)
     resolved = resolve({"scale": scale}, project)
-    profile = PROFILES["pretrained" if isinstance(resolved.study.model, PretrainedModel) else "tiny"]
+    profile = profile_of(resolved.study)
     given = {"turns": turns, "prompt_tokens": prompt_tokens, "action_tokens": action_tokens}
     profile = replace(profile, **{key: value for key, value in given.items() if value is not None})
     plan = estimate(

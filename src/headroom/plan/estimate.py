@@ -11,13 +11,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from headroom.config.models import PretrainedModel, TinyModel
+from headroom.config.models import AlfWorldSettings, PretrainedModel, TinyModel, WorldSettings
 from headroom.config.resolve import ConfigError, Resolved, grpo_of, resolve
 from headroom.plan import cost, memory
 from headroom.plan.architecture import Shape, shape_of
 from headroom.plan.cost import Fit, Gpu, Rates, Whole
 from headroom.plan.jobs import Job, Schedule, jobs_of, schedule
-from headroom.plan.work import Profile
+from headroom.plan.work import Profile, profile_of
 from headroom.policy.files import ARCHITECTURES
 
 TABLE = "benchmarks/cost.csv"
@@ -27,12 +27,9 @@ WRITE_BYTES = 1e9
 """Assumed: bytes of a checkpoint written a second, to a shared file system."""
 PROCESSOR_FLOPS = 2e10
 """Assumed: float64 operations a second and thread, of ranks and spectra."""
-PROFILES = {
-    "tiny": Profile(turns=1.9, prompt_tokens=60, action_tokens=6),
-    "pretrained": Profile(turns=3.0, prompt_tokens=250, action_tokens=16),
-}
-"""Of MiniWoB++ pages. Tiny: its demonstrations. Pretrained, assumed: 700 characters of instructions and page, between
-the demonstrators' turns and the horizon."""
+TEXT_GAME_SECONDS = 0.017
+"""Processor seconds of a step or a reset of a text game: 17 ms of ALFWorld's engine, a prototype's measurement, until
+finished runs of a scale say more. There is no browser; what a model takes is fitted on MiniWoB++ at scale tiny."""
 TB, GB = 1e12, 1e9
 
 
@@ -97,8 +94,10 @@ def whole_jobs(project: Path) -> Whole:
         raise ConfigError(f"{RUNS}: cannot be read ({error.strerror}); restore it with git checkout {RUNS}") from error
 
 
-def world_seconds(project: Path) -> float:
-    """Processor seconds of a step or a reset of a page, as measured."""
+def world_seconds(project: Path, world: WorldSettings | None = None) -> float:
+    """Processor seconds of a step or a reset of a world (default: of a page, as measured)."""
+    if isinstance(world, AlfWorldSettings):
+        return TEXT_GAME_SECONDS
     try:
         return float(json.loads((project / WORLD).read_bytes())["ours_cpu_milliseconds_per_step_or_reset"]) / 1000
     except (OSError, ValueError, KeyError) as error:
@@ -126,7 +125,7 @@ def estimate(
         gpus: how many there are.
         cores: of one machine, for a study without GPUs; on a cluster, jobs without a GPU never wait.
         disk: bytes there are, or None: not checked.
-        profile: of an episode; default: by the kind of the model.
+        profile: of an episode; default: by the kinds of model and world.
         measured: whether finished runs of this scale correct the rates.
         resolved: the study, where it is not the scale's own.
 
@@ -136,9 +135,9 @@ def estimate(
     resolved = resolved or resolve({"scale": scale}, project)
     model = resolved.study.model
     shape = shape_of(model, project)
-    profile = profile or PROFILES["pretrained" if isinstance(model, PretrainedModel) else "tiny"]
+    profile = profile or profile_of(resolved.study)
     jobs, found = jobs_of(resolved, scale, shape, profile), fits(project)
-    page = world_seconds(project)
+    page = world_seconds(project, resolved.study.world)
     low, full = (cost.assumed(gpu, found, low_precision=low) for low in (True, False))
     tiny = whole_jobs(project) if isinstance(model, TinyModel) else None
     rates = {"processor": cost.processor(found, tiny)}

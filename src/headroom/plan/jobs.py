@@ -11,6 +11,7 @@ import heapq
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from headroom.config.models import Grpo, Resources, Sft, Study, Trainer
 from headroom.config.resolve import SUPERVISED, Resolved, grpo_of
@@ -24,6 +25,8 @@ TABLE_SECONDS = 30.0
 """Assumed: a job that brings tables together."""
 GRAFTS = 40
 """Of one run, about: groups, bands, pairs and their random controls, both ways."""
+TABLES = ("contrast", "failures", "filmstrip", "dark_room", "mechanism")
+"""Rules that bring tables together, those of one study among them."""
 SFT_BATCH_TOKENS = 1.5
 """Assumed: the longest of a batch over its mean, as padding."""
 
@@ -56,7 +59,7 @@ class Job:
 def jobs_of(resolved: Resolved, scale: str, shape: Shape, profile: Profile) -> list[Job]:
     """Every job of a study, in an order in which each stands after those it needs."""
     study, table = resolved.study, resolved.study.resources
-    sets = {"mastered": study.tasks.mastered, "headroom": study.tasks.headroom}
+    sets = _sizes(study)
 
     def asks(rule: str) -> Resources:
         return table.get(rule) or table.get("default") or Resources()
@@ -84,10 +87,13 @@ def jobs_of(resolved: Resolved, scale: str, shape: Shape, profile: Profile) -> l
     found += [_sft(init, study.sft[init], shape, profile, asks("sft")) for init in resolved.inits]
     start = f"sft {SUPERVISED}"
     candidates = len(study.tasks.candidates)
-    found.append(
-        play("select", "select", candidates * study.tasks.selection_seeds * (1 + study.tasks.samples), (start,))
-    )
-    every = (sum(sets.values()) * study.evaluation.seeds) * (1 + study.evaluation.samples)
+    chosen = sets["mastered"] + sets["headroom"]
+    if chosen:
+        played = candidates * study.tasks.selection_seeds * (1 + study.tasks.samples)
+        found.append(play("select", "select", played, (start,)))
+    else:  # no set is chosen, so nothing is played
+        found.append(Job("select", "select", asks("select"), (start,)))
+    every = ((chosen or candidates) * study.evaluation.seeds) * (1 + study.evaluation.samples)
     found.append(play("reading", "reading", every, (start, "select")))
     for run in resolved.runs:
         grpo = grpo_of(run, study, scale)
@@ -104,12 +110,18 @@ def jobs_of(resolved: Resolved, scale: str, shape: Shape, profile: Profile) -> l
             )
         )
     found += _inside(resolved, shape, profile, asks, play)
-    tables = ("contrast", "failures", "filmstrip", "mechanism", "figures and claims")
+    named = {Path(name).stem for name in resolved.files}
+    tables = [*(name for name in TABLES if name in named), "figures and claims"]
     done = tuple(job.name for job in found)
     for name in tables:
-        rule = name if name in ("contrast", "failures", "filmstrip", "mechanism") else "figure"
+        rule = name if name in TABLES else "figure"
         found.append(Job(name, rule, asks(rule).model_copy(update={"gpu": 0}), done, fixed_seconds=TABLE_SECONDS))
     return found
+
+
+def _sizes(study: Study) -> dict[str, int]:
+    """Task set -> how many tasks."""
+    return {"mastered": study.tasks.mastered, "headroom": study.tasks.headroom, "all": len(study.tasks.candidates)}
 
 
 def _trained(policy: str, resolved: Resolved) -> str:
@@ -157,7 +169,7 @@ def _grpo(name: str, grpo: Grpo, shape: Shape, profile: Profile, asked: Resource
     saves = grpo.steps // grpo.checkpoint_every
     return Job(
         f"grpo {name}", "grpo", asked, needs,
-        step.times(grpo.steps) + Work(written=saves * state + shape.checkpoint),
+        step.times(grpo.steps) + _validation(grpo, shape, profile) + Work(written=saves * state + shape.checkpoint),
         trainer,
         moments=memory.training(
             shape, trainer, load, reference=reference, gpu=asked.gpu > 0,
@@ -165,6 +177,14 @@ def _grpo(name: str, grpo: Grpo, shape: Shape, profile: Profile, asked: Resource
         ),
         scratch=_states(saves) * state, kept=shape.checkpoint, host=memory.host(shape, trainer),
     )  # fmt: skip
+
+
+def _validation(grpo: Grpo, shape: Shape, profile: Profile) -> Work:
+    """Episodes on the validation's pages, one a page: before the first step, and every so many."""
+    settings = grpo.validation
+    if not settings.every:
+        return Work()
+    return work.rollout(shape, profile, settings.pages, settings.pages).times(1 + grpo.steps // settings.every)
 
 
 def _states(saves: int) -> int:
@@ -182,7 +202,7 @@ def _inside(
     """The probe, the ranks and the grafts."""
     study: Study = resolved.study
     probe = study.mechanism.probe
-    tasks = sum({"mastered": study.tasks.mastered, "headroom": study.tasks.headroom}[name] for name in probe.task_sets)
+    tasks = sum(_sizes(study)[name] for name in probe.task_sets)
     turns = tasks * probe.seeds * min(probe.turns, profile.turns)
     found = [Job("probe", "probe", asks("probe"), ("reading",), Work(world_steps=turns + tasks * probe.seeds))]
     forward = 2 * (shape.blocks + shape.width * shape.vocabulary) * turns * profile.prompt_tokens
@@ -195,7 +215,7 @@ def _inside(
         for policy in resolved.mechanism.ranked
     ]  # fmt: skip
     graft = study.mechanism.graft
-    pages = sum({"mastered": study.tasks.mastered, "headroom": study.tasks.headroom}[name] for name in graft.task_sets)
+    pages = sum(_sizes(study)[name] for name in graft.task_sets)
     found += [
         play(f"graft {run}", "graft", GRAFTS * pages * graft.seeds, (_trained(run, resolved), "select"))
         for run in resolved.mechanism.grafted

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pandas as pd
 
-from headroom.config.models import Run, Study
-from headroom.config.resolve import Resolved, resolve
+from headroom.config.models import Row, Study
+from headroom.config.resolve import SUPERVISED, Resolved, resolve
 from headroom.plan.cost import GPUS
-from headroom.plan.estimate import PROFILES, Estimate, estimate, extremes
-from headroom.plan.work import Profile
+from headroom.plan.estimate import Estimate, estimate, extremes
+from headroom.plan.work import PROFILES, Profile
 
 RUNS = (9, 34, 100, 300, 1000)
 GROUPS = (4, 8, 16, 32)
@@ -62,10 +62,27 @@ def _plans(project: Path, scale: str) -> Iterator[tuple[str, float, Estimate]]:
     for turns in TURNS:
         yield "turns an episode", turns, plan(own, scale, episode=replace(profile, turns=turns))
     for other in MODELS:
-        found = plan(resolve({"scale": other}, project), other)
+        found = plan(with_model(own, resolve({"scale": other}, project)), scale)
         yield "billion parameters", found.shape.parameters / 1e9, found
     for gpus in DEVICES:
         yield "GPUs", gpus, plan(own, scale, gpus)
+
+
+def with_model(own: Resolved, other: Resolved) -> Resolved:
+    """A study with the model of another, on as many GPUs a job of training as that one gives it."""
+    study, given = own.study, other.study
+    grpo = {
+        **study.grpo,
+        **{key: given.grpo[key] for key in ("trainer", "vllm", "microbatch_tokens") if key in given.grpo},
+    }
+    trainer = given.sft[SUPERVISED].trainer
+    changed = {
+        "model": given.model,
+        "sft": {name: sft.model_copy(update={"trainer": trainer}) for name, sft in study.sft.items()},
+        "grpo": grpo,
+        "resources": {**study.resources, **{rule: given.resources[rule] for rule in ("sft", "grpo")}},
+    }
+    return replace(own, study=study.model_copy(update=changed))
 
 
 def with_runs(own: Resolved, number: int) -> Resolved:
@@ -76,7 +93,7 @@ def with_runs(own: Resolved, number: int) -> Resolved:
         given[n % len(given)].model_copy(update={"run": f"more_{n}-{n % 1000:03}", "seed": 1000 + n})
         for n in range(max(0, number - len(given)))
     ]
-    runs: tuple[Run, ...] = (*given[:number], *more)
+    runs: tuple[Row, ...] = (*given[:number], *more)
     names = {run.run for run in runs}
     ranked = tuple(name for name in own.mechanism.ranked if name in names or name in own.inits)
     study: Study = own.study

@@ -8,8 +8,9 @@ where a causal mask hides the future.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from headroom.config.models import AlfWorldSettings, PretrainedModel, Study
 from headroom.plan.architecture import Shape
 
 
@@ -20,6 +21,26 @@ class Profile:
     turns: float
     prompt_tokens: float
     action_tokens: float
+
+
+PROFILES = {
+    "tiny": Profile(turns=1.9, prompt_tokens=60, action_tokens=6),
+    "pretrained": Profile(turns=3.0, prompt_tokens=250, action_tokens=16),
+    "tiny, text game": Profile(turns=50, prompt_tokens=150, action_tokens=12),
+    "pretrained, text game": Profile(turns=50, prompt_tokens=450, action_tokens=24),
+}
+"""Of MiniWoB++ pages. Tiny: its demonstrations. Pretrained, assumed: 700 characters of instructions and page, between
+the demonstrators' turns and the horizon. Of a text game, assumed: 1,700 characters of instructions, observation and some
+twenty-five commands that the game would accept; a command and a prediction; every episode runs into the turn limit, as
+those of a collapsed arm do, so an upper bound."""
+
+
+def profile_of(study: Study) -> Profile:
+    """What an episode of a study is like: by the kind of its model and of its world; in a text game, to its horizon."""
+    kind = "pretrained" if isinstance(study.model, PretrainedModel) else "tiny"
+    if isinstance(study.world, AlfWorldSettings):
+        return replace(PROFILES[f"{kind}, text game"], turns=float(study.world.horizon))
+    return PROFILES[kind]
 
 
 @dataclass(frozen=True)

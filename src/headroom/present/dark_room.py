@@ -50,7 +50,7 @@ LOOKS = {
 """Arm -> colour and line; mean-centred arms are dashed. Arms that are not here take a grey, dotted line."""
 SCENES = {"generated": "ALFWorld engine, synthetic scenes", "released": "ALFWorld"}
 KEPT = ["run", "arm", "seed", "seeds", "step", "validations", "episodes", "success", "success_low", "success_high"]
-KEPT += ["interval_method", "prediction_score", "length_share", "warning_step"]
+KEPT += ["interval_method", "prediction_score", "horizon_share", "warning_step"]
 
 
 def data(arms: Path, validation: Path, demonstrations: Path, statistics: Path) -> pd.DataFrame:
