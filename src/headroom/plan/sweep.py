@@ -71,10 +71,8 @@ def _plans(project: Path, scale: str) -> Iterator[tuple[str, float, Estimate]]:
 def with_model(own: Resolved, other: Resolved) -> Resolved:
     """A study with the model of another, on as many GPUs a job of training as that one gives it."""
     study, given = own.study, other.study
-    grpo = {
-        **study.grpo,
-        **{key: given.grpo[key] for key in ("trainer", "vllm", "microbatch_tokens") if key in given.grpo},
-    }
+    names = ("trainer", "vllm", "microbatch_tokens")
+    grpo: dict[str, object] = {**study.grpo, **{name: given.grpo[name] for name in names if name in given.grpo}}
     trainer = given.sft[SUPERVISED].trainer
     changed = {
         "model": given.model,

@@ -30,9 +30,9 @@ PROFILES = {
     "pretrained, text game": Profile(turns=50, prompt_tokens=450, action_tokens=24),
 }
 """Of MiniWoB++ pages. Tiny: its demonstrations. Pretrained, assumed: 700 characters of instructions and page, between
-the demonstrators' turns and the horizon. Of a text game, assumed: 1,700 characters of instructions, observation and some
-twenty-five commands that the game would accept; a command and a prediction; every episode runs into the turn limit, as
-those of a collapsed arm do, so an upper bound."""
+the demonstrators' turns and the horizon. Of a text game, assumed: 1,700 characters of instructions, observation and
+some twenty-five commands that the game would accept; a command and a prediction; every episode runs into the turn
+limit, as those of a collapsed arm do, so an upper bound."""
 
 
 def profile_of(study: Study) -> Profile:

@@ -48,7 +48,9 @@ def test_every_ranked_policy_and_grafted_run_has_a_settings_file_that_its_stage_
     resolve.write(resolved, project)
     folder = project / f"results/{scale}/config"
     what = resolved.mechanism
-    assert {"sft", "base"} <= set(what.ranked) <= set(resolved.policies)
+    assert set(resolved.inits) <= set(what.ranked) <= set(resolved.policies)
+    gate = resolved.study.study == "gate"
+    assert ("base" in what.ranked) == gate
     for policy in what.ranked:
         assert jobs.load_job(folder / "rank" / f"{policy}.json", jobs.RankJob).policy == policy
     assert what.grafted
@@ -57,8 +59,10 @@ def test_every_ranked_policy_and_grafted_run_has_a_settings_file_that_its_stage_
         assert (job.policy, job.regime) == (run, regime)
     failures = jobs.load_job(folder / "failures.json", jobs.FailuresJob)
     assert set(failures.regimes) == {"supervised", *what.regimes}
-    for name, model in (("probe", jobs.ProbeJob), ("filmstrip", jobs.FilmstripJob), ("mechanism", jobs.MechanismJob)):
+    of_study = ("filmstrip", jobs.FilmstripJob) if gate else ("dark_room", jobs.DarkRoomJob)
+    for name, model in (("probe", jobs.ProbeJob), ("mechanism", jobs.MechanismJob), of_study):
         jobs.load_job(folder / f"{name}.json", model)
+    assert (folder / "filmstrip.json").exists() == gate
 
 
 @pytest.mark.parametrize("scale", SCALES)
@@ -77,7 +81,7 @@ def test_a_scale_of_a_released_model_says_what_its_mechanism_asks_of_a_cluster(p
     assert study.resources["graft"].gpu == study.resources["evaluate"].gpu
 
 
-@pytest.mark.parametrize("scale", [scale for scale in SCALES if scale != "smoke"])  # which makes one run a regime
+@pytest.mark.parametrize("scale", [scale for scale in SCALES if "smoke" not in scale])  # which makes one run a regime
 def test_several_training_seeds_of_every_grafted_regime_are_grafted(project, scale):
     complete(project, scale)
     study = resolve.load_study(project, scale)
@@ -85,7 +89,7 @@ def test_several_training_seeds_of_every_grafted_regime_are_grafted(project, sca
     for regime in study.mechanism.graft_regimes:
         members = study.mechanism.regimes[regime]
         assert len({runs[run].seed for run in members}) >= 2
-        assert len({runs[run].learning_rate for run in members}) == 1
+        assert len({runs[run].setting if study.study != "gate" else runs[run].learning_rate for run in members}) == 1
 
 
 def test_a_study_of_fewer_runs_takes_apart_those_that_it_makes(project):
