@@ -29,8 +29,8 @@ from headroom.worlds.base import Action, Observation
 COMMAND = "command"
 """Verb of an action, and role of an element that is a command which the game would accept."""
 DO, EXPECT = "do", "expect"
-LOCATION, OBJECTS = "location", "objects visible"
-"""The facts of an observation that an answer predicts."""
+LOCATION, OBJECTS = "location", "objects"
+"""The facts of an observation that an answer predicts: where the agent is, and "yes" if it sees any object."""
 
 _DO = re.compile(rf"\s*{DO}\s+({QUOTED})")
 _EXPECT = re.compile(rf"\s+{EXPECT}\s+({QUOTED})\s+({QUOTED})\s*")
