@@ -1,6 +1,6 @@
 # The commands of this project. `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-vllm reproduce smoke report slurm-check gpu-check test release verify pins bench lint clean
+.PHONY: help setup setup-alfworld setup-vllm reproduce smoke report slurm-check gpu-check test release verify pins bench lint clean
 SHELL := /bin/bash
 BIN := .venv/bin
 
@@ -9,6 +9,9 @@ help:  ## this list
 
 setup:  ## .venv from the locks, and a Chromium
 	@./setup.sh
+
+setup-alfworld:  ## ALFWorld's text engine in .venv, for world.kind: alfworld
+	@./setup.sh --alfworld
 
 setup-vllm:  ## .venv-vllm: a policy's job beside vLLM
 	@./setup.sh --vllm

