@@ -1,0 +1,136 @@
+"""The dark room's tables: endpoints, their intervals, and the first warning."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from statsmodels.stats.proportion import proportion_confint
+
+from headroom.config.jobs import DarkRoomArm, DarkRoomJob, dump_job
+from headroom.config.models import Statistics
+from headroom.files import write_parquet, write_text
+from headroom.measure import dark_room
+
+
+def steps(count: int = 20, *, collapsing: bool = False) -> pd.DataFrame:
+    number = np.arange(count)
+    fall = (number >= count // 2) if collapsing else np.zeros(count, dtype=bool)
+    return pd.DataFrame(
+        {
+            "step": number,
+            "entropy": np.where(fall, 0.1, 1.0),
+            "prediction_score": np.where(fall, 0.95, 0.4),
+            "horizon_share": np.where(fall, 1.0, 0.3),
+        }
+    )
+
+
+def validation(successes: list[float | None], every: int = 5, episodes: int = 32) -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "step": [every * number for number in range(len(successes))],
+            "episodes": [episodes if value is not None else 0 for value in successes],
+            "success": successes,
+            "turns": [10.0 if value is not None else None for value in successes],
+            "invalid_share": [0.1 if value is not None else None for value in successes],
+            "prediction_score": [0.5 if value is not None else None for value in successes],
+            "excluded": [0] * len(successes),
+        }
+    )
+
+
+@pytest.mark.parametrize(("hits", "episodes"), [(0, 32), (16, 32), (32, 32), (1, 7)])
+def test_the_interval_of_a_run_is_statsmodels_wilson(hits: int, episodes: int) -> None:
+    found = dark_room.wilson(hits / episodes, episodes, 0.95)
+    assert (found.low, found.high) == pytest.approx(proportion_confint(hits, episodes, method="wilson"), abs=1e-12)
+    assert found.low <= hits / episodes <= found.high
+
+
+def test_no_episode_has_no_interval() -> None:
+    assert math.isnan(dark_room.wilson(math.nan, 0, 0.95).low)
+
+
+def test_the_endpoint_is_the_mean_of_the_last_validations_with_the_interval_of_one_of_them() -> None:
+    course = dark_room.curve(steps(), validation([0.9, 0.1, 0.2, 0.3, 0.4]))
+    found = dark_room.endpoint(course, math.nan, 2, 0.95)
+    assert found["success"] == pytest.approx(0.35)
+    assert found["episodes"] == 32
+    assert (found["success_low"], found["success_high"]) == pytest.approx(
+        tuple(proportion_confint(0.35 * 32, 32, method="wilson"))
+    )
+    assert dark_room.endpoint(course, math.nan, 99, 0.95)["validations"] == 5
+
+
+def test_a_policy_that_can_play_no_more_counts_as_failure_and_not_as_missing() -> None:
+    course = dark_room.curve(steps(), validation([0.5, 0.5, None, None]))
+    assert course["success"].tolist() == [0.5, 0.5, 0.0, 0.0]
+    assert dark_room.endpoint(course, math.nan, 2, 0.95)["success"] == 0.0
+
+
+def test_an_infrastructure_failure_is_no_silence() -> None:
+    table = validation([0.5, None]).assign(excluded=[0, 32])
+    assert math.isnan(dark_room.curve(steps(), table)["success"].iloc[1])
+
+
+def test_training_between_two_validations_belongs_to_the_later_one() -> None:
+    own = steps(10).assign(entropy=np.arange(10.0))
+    course = dark_room.curve(own, validation([0.1, 0.2, 0.3]))
+    assert math.isnan(course["entropy"].iloc[0]), "the first comes before any step"
+    assert course["entropy"].tolist()[1:] == [2.0, 7.0]
+
+
+def test_a_warning_needs_all_three_signs_at_once() -> None:
+    whole = steps(40, collapsing=True)
+    first = dark_room.warned(whole)
+    assert 21 <= first <= 26
+    for name in dark_room.SIGNS:
+        assert math.isnan(dark_room.warned(whole.assign(**{name: steps(40)[name]}))), name
+    assert math.isnan(dark_room.warned(whole.assign(prediction_score=None))), "a run that predicts nothing"
+
+
+ARMS = {
+    "arm-01": DarkRoomArm(arm="baseline", seed=0, last=2),
+    "arm-02": DarkRoomArm(arm="baseline", seed=1, last=2),
+    "arm-03": DarkRoomArm(arm="baseline", seed=2, last=2),
+    "arm-04": DarkRoomArm(arm="prediction", seed=0, last=2),
+}
+
+
+def test_an_arm_with_seeds_has_an_interval_over_them_and_one_without_that_of_its_run() -> None:
+    courses = {
+        run: dark_room.curve(steps(), validation([0.5, value, value]))
+        for run, value in zip(ARMS, (0.4, 0.5, 0.6, 0.0), strict=True)
+    }
+    table, curves = dark_room.tabulate(ARMS, courses, {**dict.fromkeys(ARMS, math.nan), "arm-04": 15.0}, 0.95)
+    assert table["row"].tolist() == ["run"] * 4 + ["arm"] * 2
+    baseline, prediction = (
+        table[(table["row"] == "arm") & (table["arm"] == arm)].iloc[0] for arm in table["arm"].unique()
+    )
+    assert (baseline["success"], baseline["seeds"], baseline["interval_method"]) == (pytest.approx(0.5), 3, "seeds")
+    assert baseline["success_high"] - 0.5 == pytest.approx(4.302653 * 0.1 / math.sqrt(3), abs=1e-6)
+    run = table[table["run"] == "arm-04"].iloc[0]
+    assert (prediction["success_low"], prediction["success_high"]) == (run["success_low"], run["success_high"])
+    assert (prediction["interval_method"], prediction["warned"], prediction["warning_step"]) == ("wilson", 1, 15.0)
+    assert len(curves) == 12
+
+
+def test_the_stage_writes_both_tables_and_refuses_a_run_that_is_not_named(tmp_path: Path) -> None:
+    results = tmp_path / "results" / "dark-room-smoke"
+    folders = [results / "grpo" / run for run in ARMS]
+    for folder in folders:
+        write_parquet(folder / "steps.parquet", steps())
+        write_parquet(folder / "validation.parquet", validation([0.5, 0.25]))
+    config = results / "config" / "dark_room.json"
+    write_text(config, dump_job(DarkRoomJob(arms=ARMS, statistics=Statistics())))
+    dark_room.main(folders, config, results / "dark_room")
+    assert len(pd.read_csv(results / "dark_room" / "dark_room.csv")) == 6
+    assert len(pd.read_csv(results / "dark_room" / "validation.csv")) == 8
+    with pytest.raises(SystemExit, match="no directory of arm-04"):
+        dark_room.main(folders[:3], config, results / "dark_room")
+    (folders[0] / "validation.parquet").unlink()
+    with pytest.raises(SystemExit, match=r"validation\.parquet: cannot be read"):
+        dark_room.main(folders, config, results / "dark_room")
