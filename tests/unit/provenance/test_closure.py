@@ -122,3 +122,59 @@ def test_the_list_of_a_stage_is_what_its_records_digest_and_what_sha256sum_check
     assert subprocess.run(command, cwd=tmp_path, capture_output=True, check=False).returncode == 0
     (source / "headroom/b.py").write_text("x = 2")
     assert subprocess.run(command, cwd=tmp_path, capture_output=True, check=False).returncode != 0
+
+
+WORLD_STAGES = (
+    "train.demonstrations", "train.grpo", "measure.overlap", "measure.select", "measure.reading", "measure.evaluate",
+    "measure.probe", "measure.graft", "measure.calibrate",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("stage", WORLD_STAGES)
+def test_a_job_rests_on_its_own_world_and_on_no_other(stage: str) -> None:
+    every = set(closure.digests(stage))
+    for kind in closure.WORLDS:
+        own = set(closure.digests(stage, world=kind))
+        others = {
+            name for name in every if any(f"/worlds/{other}/" in name for other in closure.WORLDS if other != kind)
+        }
+        assert others, "without a kind both are followed"
+        assert own == every - others
+        assert any(f"/worlds/{kind}/" in name for name in own)
+        assert "src/headroom/worlds/open.py" in own
+
+
+@pytest.mark.parametrize(
+    "stage", ["train.sft", "measure.rank", "measure.contrast", "measure.failures", "measure.mechanism",
+              "measure.dark_room", "present.gate", "present.dark_room", "present.claims"],
+)  # fmt: skip
+def test_a_job_whose_settings_name_no_world_rests_on_none(stage: str) -> None:
+    assert not [name for name in closure.digests(stage) if any(f"/worlds/{kind}/" in name for kind in closure.WORLDS)]
+
+
+def test_the_kind_of_a_world_is_read_from_a_jobs_settings() -> None:
+    assert closure.world_of({"world": {"kind": "alfworld"}}) == "alfworld"
+    for other in ({}, {"world": None}, {"world": {"kind": "mars"}}, None, [], {"world": {}}):
+        assert closure.world_of(other) is None
+
+
+def test_the_kinds_are_those_that_settings_know() -> None:
+    from typing import get_args
+
+    from headroom.config.worlds import WorldSettings
+
+    union, _ = get_args(WorldSettings)
+    assert {model().kind for model in get_args(union)} == set(closure.WORLDS)
+
+
+def test_the_list_of_a_stage_is_of_its_jobs_world(tmp_path: Path) -> None:
+    package(
+        tmp_path,
+        a="import headroom.worlds.open",
+        worlds__open="def f():\n    import headroom.worlds.miniwob.x\n    import headroom.worlds.alfworld.x\n",
+        worlds__miniwob__x="", worlds__alfworld__x="",
+    )  # fmt: skip
+    lists = closure.Lists(tmp_path, "lists", {"a": "alfworld"})
+    text = (tmp_path / lists.sources("a")).read_text()
+    assert "worlds/alfworld/x.py" in text
+    assert "worlds/miniwob" not in text

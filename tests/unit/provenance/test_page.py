@@ -66,7 +66,7 @@ def test_equal_results_give_equal_pages(project: Look) -> None:
 
 def test_the_command_writes_it_beside_the_results(folder: Path) -> None:
     (folder / "workflow/data/figures.tsv").write_text(
-        "figure\tmodule\ttables\ttitle\ngate\tgate\tcontrasts\tThe gate\n"
+        "figure\tstudy\tmodule\ttables\ttitle\ngate\tgate\tgate\tcontrasts\tThe gate\n"
     )
     done = CliRunner().invoke(app, ["lineage", "--scale", "smoke"])
     assert done.exit_code == 0, done.output
