@@ -201,24 +201,29 @@ def _starts(job: DemonstrationsJob) -> list[tuple[str, int]]:
 
 
 def without_oracle(settings: WorldSettings, tasks: Iterable[str]) -> list[str]:
-    """The tasks that nobody can demonstrate, sorted; a planner plays every task of a text game."""
-    if isinstance(settings, AlfWorldSettings):
-        return []
-    from headroom.worlds.miniwob.oracles import ORACLES
-
-    return sorted(set(tasks) - set(ORACLES))
+    """The tasks of a world that nobody can demonstrate, sorted."""
+    return sorted(set(tasks) - set(_scripts(settings)[0]))
 
 
-def oracles_for(settings: WorldSettings, world: World) -> OracleOf:
-    """Who demonstrates in ``world``, which ``settings`` describe: scripts on web pages, a planner in a text game."""
-    if isinstance(settings, AlfWorldSettings):
-        from headroom.worlds.alfworld.oracles import oracles  # type: ignore[import-not-found, unused-ignore]
+def oracles_for(settings: WorldSettings, world: World) -> OracleOf:  # noqa: ARG001
+    """Who demonstrates in ``world``, which ``settings`` describe.
 
-        found: OracleOf = oracles(world)
-        return found
-    from headroom.worlds.miniwob.oracles import oracle
-
+    They are scripts that know what an agent has seen, in a text game too: what a planner does, which knows where
+    everything lies, cannot be learned from what the agent reads.
+    """
+    _, oracle = _scripts(settings)
     return lambda task, _seed: oracle(task)
+
+
+def _scripts(settings: WorldSettings) -> tuple[Iterable[str], Callable[[str], Oracle]]:
+    """The tasks that have an oracle, and what makes it."""
+    if isinstance(settings, AlfWorldSettings):
+        from headroom.worlds.alfworld import oracles as of_game  # type: ignore[import-not-found, unused-ignore]
+
+        return of_game.ORACLES, of_game.oracle
+    from headroom.worlds.miniwob.oracles import ORACLES, oracle
+
+    return ORACLES, oracle
 
 
 def main(
