@@ -14,7 +14,7 @@ import re
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Protocol, Self
 
@@ -25,8 +25,10 @@ from headroom.worlds.alfworld.scenes import TASKS, GameFile, check_bounds, game
 from headroom.worlds.base import Action, Element, History, Observation, Outcome
 from headroom.worlds.miniwob.memo import Memo
 
-MOST_GAMES, MOST_POSITIONS = 512, 50_000  # that are kept between questions
+MOST_GAMES = 512  # that are kept between questions, about 0.2 MB each
+MOST_POSITIONS = 50_000  # of all of them, about 3 kB each
 NOWHERE = "nowhere"
+_PLAYING = threading.Lock()  # the translation has the state of a process: options, and sys.stdout meanwhile
 _BANNER = re.compile(r"\A-= .*? =-\s*")
 _TASK = re.compile(r"\s*Your task is to: .*\Z", re.DOTALL)
 
@@ -62,7 +64,7 @@ class Generated:
 
 
 class AlfWorld:
-    """The engine behind the :class:`~headroom.worlds.base.World` protocol; one thread at a time plays."""
+    """The engine behind the :class:`~headroom.worlds.base.World` protocol. Of all threads of a process one plays."""
 
     def __init__(self, settings: AlfWorldSettings | None = None) -> None:
         """Find the engine and the games; the first question loads them.
@@ -83,7 +85,6 @@ class AlfWorld:
         self._games: OrderedDict[tuple[str, int], engine.Game] = OrderedDict()
         self._engine: engine.Engine | None = None
         self._counts = WorldStatistics()
-        self._lock = threading.Lock()  # the planner's library and the translation have global state
 
     def __enter__(self) -> Self:
         return self
@@ -99,7 +100,7 @@ class AlfWorld:
         """
         self._check_tasks(histories)
         answers: dict[History, Observation] = {}
-        with self._lock:
+        with _PLAYING:
             # One game after the other, so that a batch of many games loads each of them once.
             for history in sorted(dict.fromkeys(histories), key=lambda each: (each.task, each.seed)):
                 known = self._memo.get(history)
@@ -117,7 +118,7 @@ class AlfWorld:
             ValueError: as :meth:`observe`.
         """
         self._check_tasks([history])
-        with self._lock:
+        with _PLAYING:
             playing, game = self._started(), self._game(history)
             position, _ = _follow(playing, game, history.actions)
             commands = [] if position.won else playing.plan(game, position)
@@ -126,15 +127,15 @@ class AlfWorld:
     @property
     def statistics(self) -> WorldStatistics:
         """Counters up to now."""
-        self._counts.memo_hits = self._memo.hits
-        self._counts.loads = self._engine.loads if self._engine else self._counts.loads
-        return self._counts
+        loads = self._counts.loads + (self._engine.loads if self._engine else 0)
+        return replace(self._counts, memo_hits=self._memo.hits, loads=loads)
 
     def close(self) -> None:
         """Unload the engine; safe to call twice."""
-        with self._lock:
+        with _PLAYING:
             self._games.clear()
             if self._engine is not None:
+                self._counts.loads += self._engine.loads
                 self._engine.close()
                 self._engine = None
 
@@ -154,9 +155,9 @@ class AlfWorld:
         position, outcome = _follow(playing, game, history.actions)
         self._counts.played += 1
         if outcome is Outcome.OK:
-            said = playing.says(game, position)
+            said = playing.says(game, position).strip()
             if position.by is None:
-                said = _TASK.sub("", _BANNER.sub("", said)).strip()
+                said = _TASK.sub("", _BANNER.sub("", said))
         else:
             said = engine.NOTHING_HAPPENS
         elements = [Element("text", said)]
