@@ -8,7 +8,8 @@
 Every file is a complete, exact freeze: the named packages of pyproject.toml and everything that they need. A job's rule
 lists its environment's file as input, so a new seaborn redraws figures and a new torch trains again. The pins of the
 environments are those of the locks. vLLM cannot be installed beside the rest: its two locks are what pip reports.
-``envs/<kind>-alfworld.yaml``: those of the kinds whose jobs open a world, with what ``requirements/alfworld.txt`` pins.
+``envs/<kind>-alfworld.yaml``: those of the kinds whose jobs open a world; what ``requirements/alfworld.txt`` pins goes
+into them by a script that Snakemake runs, since it is installed without what it depends on, which no yaml can say.
 """
 
 from __future__ import annotations
@@ -50,7 +51,16 @@ WORLD_LOCKS = {"alfworld": "requirements/alfworld.txt"}
 """Kind of world -> the lock of what only its jobs need beside the rest."""
 OPENS_WORLDS = ("rollout", "train", "worlds")
 """Kinds of job that may open one."""
-WORLD_HEAD = "# Written by tools/lock.py from envs/{kind}.yaml and {lock}. To change it: those, and run it.\n"
+WORLD_HEAD = """\
+# Written by tools/lock.py from envs/{kind}.yaml and {lock}. To change it: those, and run it.
+# The post-deploy script beside it adds: {pins}
+"""
+WORLD_SCRIPT = """\
+#!/usr/bin/env bash
+# Written by tools/lock.py from {lock}, which says why --no-deps. A compiler and make are needed.
+set -euo pipefail
+LDFLAGS=-s python -m pip install --no-deps {pins}
+"""
 
 
 def canonical(name: str) -> str:
@@ -128,22 +138,18 @@ def locks() -> dict[str, str]:
         found[f"envs/{kind}.yaml"] = environment(kind, {name: main[name] for name in closure(names)})
     engine = (ROOT / ENGINE_LOCKS["gpu"]).read_text(encoding="utf-8")
     found["envs/rollout.yaml"] = environment("rollout", pins(engine), ROLLOUT_HEAD)
+    needed = project["tool"]["headroom"]["worlds"]
     for world, lock in WORLD_LOCKS.items():
-        more = {canonical(name): version for name, version in pins(_text(ROOT / lock)).items()}
+        more = " ".join(
+            f"{name}=={version}" for name, version in pins((ROOT / lock).read_text(encoding="utf-8")).items()
+        )
         for kind in OPENS_WORLDS:
-            text = found[f"envs/{kind}.yaml"]
-            base = dict(re.findall(r"^ {6}- ([\w.-]+)==(\S+)$", text, re.MULTILINE))
-            head = WORLD_HEAD.format(kind=kind, lock=lock)
-            # What both name has the version of the kind: it is what the rest of the job runs with.
-            found[f"envs/{kind}-{world}.yaml"] = environment(
-                f"{kind}-{world}", dict(sorted({**more, **base}.items())), head
-            )
+            base = pins(re.sub(r"^ {6}- ", "", found[f"envs/{kind}.yaml"], flags=re.MULTILINE))
+            base = dict(sorted({**{name: main[name] for name in closure(needed[world])}, **base}.items()))
+            head = WORLD_HEAD.format(kind=kind, lock=lock, pins=more)
+            found[f"envs/{kind}-{world}.yaml"] = environment(f"{kind}-{world}", base, head)
+            found[f"envs/{kind}-{world}.post-deploy.sh"] = WORLD_SCRIPT.format(lock=lock, pins=more)
     return found
-
-
-def _text(path: Path) -> str:
-    """What a file holds; nothing where it is not."""
-    return path.read_text(encoding="utf-8") if path.is_file() else ""
 
 
 def main() -> None:

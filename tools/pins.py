@@ -72,7 +72,8 @@ def faults(folder: Path) -> list[str]:
     alone = [
         deploy.name
         for deploy in sorted(folder.glob("*.post-deploy.sh"))
-        if not (folder / deploy.name.replace(".post-deploy.sh", f".{PLATFORM}.pin.txt")).is_file()
+        if "-" not in deploy.name.partition(".")[0]  # of another world: written by tools/lock.py
+        and not (folder / deploy.name.replace(".post-deploy.sh", f".{PLATFORM}.pin.txt")).is_file()
     ]
     return found + [f"{name}: there is no pin file that it belongs to" for name in alone]
 
@@ -107,6 +108,8 @@ def write() -> None:
     solved: dict[tuple[tuple[str, str], ...], str] = {}
     files = {}
     for environment in sorted((ROOT / "envs").glob("*.yaml")):
+        if "-" in environment.stem:  # of another world: its script is tools/lock.py's, and would be lost
+            continue
         packages = wanted(environment)
         key = tuple(sorted(packages.items()))
         channels = yaml.safe_load(environment.read_text(encoding="utf-8"))["channels"]

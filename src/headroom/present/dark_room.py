@@ -26,7 +26,6 @@ from headroom.present.style import (
     PURPLE,
     RED,
     SKY,
-    YELLOW,
     empty,
     spans,
 )
@@ -42,7 +41,7 @@ LOOKS = {
     "prediction": (RED, "-"),
     "prediction, annealed": (ORANGE, "-."),
     "prediction, decoupled": (PURPLE, ":"),
-    "prediction, additive": (YELLOW, "-"),
+    "prediction, additive": (RED, ":"),
     "prediction, centred": (GREEN, "--"),
     "noise": (BLUE, "-"),
     "noise, centred": (SKY, "--"),
