@@ -15,10 +15,13 @@ from pathlib import Path
 import pytest
 import yaml
 
+from headroom.config.resolve import resolve
 from headroom.provenance import closure
 
 PROJECT = Path(__file__).parents[2]
 KINDS = ("analysis", "audit", "figures", "rollout", "train", "worlds")
+OF_WORLDS = ("rollout-alfworld", "train-alfworld", "worlds-alfworld")
+"""Of jobs that open a world which not every study needs."""
 
 # Modules that every job has and that import torch only for a job that asked for GPUs.
 FOR_GPUS_ONLY = {"headroom.provenance.allotment"}
@@ -50,13 +53,13 @@ def rules() -> dict[str, tuple[str, str, str]]:
     found = {}
     for path in sorted((PROJECT / "workflow/rules").glob("*.smk")):
         for body in re.split(r"(?m)^(?= *rule \w+:)", path.read_text())[1:]:
-            conda = re.search(r'conda:\s+"\.\./\.\./envs/(\w+)\.yaml"', body)
-            named = re.search(r'environment=(?:ancient\()?"envs/(\w+)\.yaml"', body)
+            conda = re.search(r'conda:\s+(?:"\.\./\.\./envs/(\w+)\.yaml"|WORKFLOW\.conda\("(\w+)")', body)
+            named = re.search(r'environment=(?:ancient\()?(?:"envs/(\w+)\.yaml"|WORKFLOW\.environment\("(\w+)")', body)
             module = re.search(r" -m headroom\.([\w.]+(?:\{params\.module\})?)", body)
             assert conda, body
             assert named, body
             assert module, body
-            found[re.match(r"\s*rule (\w+):", body)[1]] = (conda[1], named[1], module[1])
+            found[re.match(r"\s*rule (\w+):", body)[1]] = (conda[1] or conda[2], named[1] or named[2], module[1])
     return found
 
 
@@ -80,7 +83,7 @@ def distributions() -> dict[str, list[str]]:
 def imported(stage: str) -> set[str]:
     """Third-party packages that a stage imports anywhere, inside functions too, by their names on the index."""
     tops = set()
-    for name, path in closure.modules(stage).items():
+    for name, path in closure.modules(stage, world="miniwob").items():
         if name in FOR_GPUS_ONLY | BY_VLLM_ONLY:
             continue
         for node in ast.walk(ast.parse(path.read_bytes())):
@@ -101,11 +104,49 @@ def test_every_rule_installs_the_environment_that_makes_it_stale() -> None:
 
 
 def test_there_is_an_environment_for_each_kind_of_job_and_none_without_a_rule() -> None:
-    assert tuple(sorted(path.stem for path in (PROJECT / "envs").glob("*.yaml"))) == KINDS
+    assert sorted(path.stem for path in (PROJECT / "envs").glob("*.yaml")) == sorted([*KINDS, *OF_WORLDS])
     assert {conda for conda, _, _ in RULES.values()} == set(KINDS) - {"rollout"}
-    for text in ('environment="envs/train.yaml"', '"../../envs/train.yaml"'):
-        other = text.replace("train", "rollout").removeprefix("environment=")
-        assert f"{text} if not WORKFLOW.by_vllm else {other}" in (PROJECT / "workflow/rules/grpo.smk").read_text()
+    for text in ('environment=WORKFLOW.environment("train", samples=True)', 'WORKFLOW.conda("train", samples=True)'):
+        assert text in (PROJECT / "workflow/rules/grpo.smk").read_text()
+
+
+def test_the_rules_whose_jobs_open_a_world_take_the_environment_of_that_world_and_no_others() -> None:
+    found = set()
+    for path in sorted((PROJECT / "workflow/rules").glob("*.smk")):
+        for body in re.split(r"(?m)^(?= *rule \w+:)", path.read_text())[1:]:
+            if "WORKFLOW.environment(" in body or "WORKFLOW.conda(" in body:
+                assert "WORKFLOW.environment(" in body
+                assert "WORKFLOW.conda(" in body
+                found.add(re.search(r"closure\.sources\(\"([\w.]+)\"\)", body)[1])
+    assert found == set(resolve({"scale": "dark-room-smoke"}, PROJECT).worlds)
+
+
+@pytest.mark.parametrize("name", OF_WORLDS)
+def test_the_environment_of_another_world_is_that_of_its_kind_and_what_its_lock_adds(name: str) -> None:
+    kind, world = name.split("-")
+    more = {name: version for name, version in pip_part(name).items() if pip_part(kind).get(name) != version}
+    main = lock("main")
+    assert all(main[package] == version for package, version in more.items())
+    script = (PROJECT / f"envs/{name}.post-deploy.sh").read_text()
+    added = dict(pin.split("==") for pin in re.search(r"--no-deps (.+)$", script, re.MULTILINE)[1].split())
+    assert added == lock(world)
+    assert not added.keys() & pip_part(name).keys()
+    assert f"requirements/{world}.txt" in (PROJECT / f"envs/{name}.yaml").read_text()
+
+
+def test_what_the_engine_of_another_world_imports_is_in_its_environments() -> None:
+    code = (
+        "import sys\nfrom headroom.worlds.alfworld import package\n"
+        "package.textworld(), package.fast_downward()\nprint(*{name.split('.')[0] for name in sys.modules})"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    if done.returncode:
+        pytest.skip("needs ALFWorld's engine: ./setup.sh --alfworld")
+    packages = {canonical(name) for top in done.stdout.split() for name in distributions().get(top, [])}
+    optional = {"headroom", "psutil", "setuptools"}
+    for name in OF_WORLDS:
+        missing = packages - set(pip_part(name)) - lock("alfworld").keys() - optional
+        assert not missing, name
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -133,7 +174,7 @@ def test_no_environment_names_a_package_that_none_of_its_rules_imports() -> None
         assert not spare, f"{kind}: no job imports {sorted(spare)}"
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*KINDS, *OF_WORLDS])
 def test_an_environment_is_exact_and_from_conda_forge_alone(kind: str) -> None:
     found = environment(kind)
     assert found["channels"] == ["conda-forge", "nodefaults"]
@@ -173,6 +214,8 @@ def test_vllms_locks_differ_from_the_main_one_only_where_vllm_makes_them() -> No
 DRIFTS = {
     "envs/train.yaml": ("- torch==", "- torch==9."),
     "envs/rollout.yaml": ("- vllm==", "- vllm==9."),
+    "envs/train-alfworld.yaml": ("- torch==", "- torch==9."),
+    "envs/worlds-alfworld.post-deploy.sh": ("textworld==", "textworld==9."),
     "envs/audit.yaml": ("python=3.11.", "python=3.11.9"),
     "requirements/main.txt": ("\nscipy==", "\nscipy==9."),
     "requirements/dev.txt": ("\npytest==", "\npytest==9."),
@@ -193,7 +236,8 @@ def test_a_lock_that_is_not_what_is_installed_is_named(
     done = checked(folder)
     assert done.returncode == 1
     files = {"pyproject.toml": "envs/analysis.yaml", "requirements/vllm.txt": "envs/rollout.yaml"}
-    assert done.stdout == f"differs: {files.get(name, name)}\n"
+    assert done.stdout.splitlines()[0] == f"differs: {files.get(name, name)}"
+    assert all("-alfworld" in line for line in done.stdout.splitlines()[1:]), "those of other worlds are made of it"
 
 
 def test_an_environment_of_no_kind_of_job_is_refused(copy_project: Callable[[Path], Path], tmp_path: Path) -> None:

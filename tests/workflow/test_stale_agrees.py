@@ -23,6 +23,10 @@ def test_every_stage_has_the_environment_that_its_rule_names() -> None:
     found = _environments(PROJECT, by_vllm=False)
     assert found["train.grpo"] == "envs/train.yaml"
     assert _environments(PROJECT, by_vllm=True) == found | {"train.grpo": "envs/rollout.yaml"}
+    dark = _environments(PROJECT, by_vllm=True, world="alfworld")
+    assert dark["train.grpo"] == "envs/rollout-alfworld.yaml"
+    assert dark["measure.evaluate"] == "envs/train-alfworld.yaml"
+    assert dark["train.sft"] == dark["measure.rank"] == "envs/train.yaml", "they open none"
     assert found["train.demonstrations"] == "envs/worlds.yaml"
     assert found["measure.contrast"] == "envs/analysis.yaml"
     assert found["present"] == "envs/figures.yaml"

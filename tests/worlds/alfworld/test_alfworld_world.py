@@ -127,7 +127,8 @@ def test_threads_get_the_answers_that_one_thread_gets(expected: dict[History, Ob
 @settings(max_examples=200, deadline=None)
 @given(
     verb=st.sampled_from(["command", "command", "malformed", "click", ""]),
-    text=st.text() | st.sampled_from(["look ", " go to", "{r.name}", "#intro#", "help", "[x|y(a:b)]", "\ud800", "a" * 9999]),
+    text=st.text()
+    | st.sampled_from(["look ", " go to", "{r.name}", "#intro#", "help", "[x|y(a:b)]", "\ud800", "a" * 9999]),
     before=st.integers(0, 2),
 )
 def test_no_action_can_raise_or_end_an_episode(world: AlfWorld, verb: str, text: str, before: int) -> None:
@@ -169,7 +170,12 @@ def test_the_first_page_shows_the_room_and_every_command_but_help(world: AlfWorl
             "microwave 1",
             "yes",
         ),
-        (["go to microwave 1", "look"], "You are facing the microwave 1. Next to it, you see nothing.", "microwave 1", "no"),
+        (
+            ["go to microwave 1", "look"],
+            "You are facing the microwave 1. Next to it, you see nothing.",
+            "microwave 1",
+            "no",
+        ),
         (["inventory"], "You are not carrying anything.", "nowhere", "no"),
         (["go to microwave 1", "fly"], "Nothing happens.", "microwave 1", "no"),
         (
