@@ -113,7 +113,7 @@ def runs(scale: Scale = "") -> None:
         rows = load_runs(project, study, scale)
     except ConfigError as error:
         raise SystemExit(f"headroom: {error}") from error
-    lines = [("run", "tasks", "init", "learning rate", "schedule", "KL", "clip", "group", "seed", "state")]
+    lines: list[tuple[str, ...]] = [(*rows[0].shown(study.learning_rates), "state")]
     log = project / "results" / scale / attempts.NAME
     for run in rows:
         output = f"results/{scale}/grpo/{run.run}"
@@ -121,11 +121,8 @@ def runs(scale: Scale = "") -> None:
         state = str(tried[-1]["ending"]) if tried else "not run"
         if state in ("finished", "diverged") and not (project / output / "manifest.json").is_file():
             state += ", removed"
-        rate = f"{run.learning_rate} {study.learning_rates[run.learning_rate]:g}"
-        clip = f"{run.clip_low:g}/{run.clip_high:g}"
-        numbers = (f"{run.kl_beta:g}", clip, str(run.group_size), str(run.seed))
         tries = f" ({len(tried)} attempts)" if len(tried) > 1 else ""
-        lines.append((run.run, run.tasks, run.init, rate, run.schedule, *numbers, state + tries))
+        lines.append((*run.shown(study.learning_rates).values(), state + tries))
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for line in lines:
         typer.echo("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())

@@ -6,6 +6,7 @@ The gate's are in ``workflow/data/runs.tsv`` (:class:`Run`), the dark room's in 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from pydantic import Field, model_validator
@@ -37,6 +38,20 @@ class Run(Strict):
     def cell(self) -> tuple[object, ...]:
         """All that decides what the run does: no two rows share it."""
         return tuple(value for key, value in self.model_dump().items() if key not in ("run", "family"))
+
+    def shown(self, learning_rates: Mapping[str, float]) -> dict[str, str]:
+        """The row for a screen, column -> text; ``learning_rates``: level -> rate at a scale."""
+        return {
+            "run": self.run,
+            "tasks": self.tasks,
+            "init": self.init,
+            "learning rate": f"{self.learning_rate} {learning_rates[self.learning_rate]:g}",
+            "schedule": self.schedule,
+            "KL": f"{self.kl_beta:g}",
+            "clip": f"{self.clip_low:g}/{self.clip_high:g}",
+            "group": str(self.group_size),
+            "seed": str(self.seed),
+        }
 
     def recipe(self) -> dict[str, Any]:
         """The keys of ``Grpo`` that the row sets, but for the learning rate, which the scale gives its level."""
@@ -84,6 +99,20 @@ class Arm(Strict):
     def setting(self) -> tuple[object, ...]:
         """What the rows of an arm share."""
         return self.cell[:-1]
+
+    def shown(self, learning_rates: Mapping[str, float]) -> dict[str, str]:  # noqa: ARG002
+        """The row for a screen, column -> text."""
+        return {
+            "run": self.run,
+            "arm": self.arm,
+            "signal": self.signal,
+            "form": self.form,
+            "weight": self.weight,
+            "schedule": self.schedule,
+            "channel": self.channel,
+            "advantage": self.advantage_scale,
+            "seed": str(self.seed),
+        }
 
     def recipe(self) -> dict[str, Any]:
         """The keys of ``Grpo`` that the row sets."""

@@ -222,3 +222,12 @@ def test_jobs_that_open_another_world_have_another_environment() -> None:
     assert environment("train", "miniwob", by_vllm=True) == "envs/rollout.yaml"
     assert environment("train", "alfworld", by_vllm=True) == "envs/rollout-alfworld.yaml"
     assert environment("worlds", "alfworld") == "envs/worlds-alfworld.yaml"
+
+
+def test_the_run_tables_of_both_studies_can_be_shown() -> None:
+    for scale, columns in (("tiny", ["learning rate", "KL", "group"]), (SMOKE, ["arm", "signal", "advantage"])):
+        study = resolve.load_study(PROJECT, scale)
+        shown = [run.shown(study.learning_rates) for run in resolve.load_runs(PROJECT, study, scale)]
+        assert len({tuple(row) for row in shown}) == 1
+        assert set(columns) <= set(shown[0])
+        assert len({tuple(row.values()) for row in shown}) == len(shown)
