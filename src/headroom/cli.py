@@ -113,7 +113,7 @@ def runs(scale: Scale = "") -> None:
         rows = load_runs(project, study, scale)
     except ConfigError as error:
         raise SystemExit(f"headroom: {error}") from error
-    lines: list[tuple[str, ...]] = [(*rows[0].shown(study.learning_rates), "state")]
+    lines: list[tuple[str, ...]] = [(*row.shown(study.learning_rates), "state") for row in rows[:1]]
     log = project / "results" / scale / attempts.NAME
     for run in rows:
         output = f"results/{scale}/grpo/{run.run}"
