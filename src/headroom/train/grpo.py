@@ -3,7 +3,8 @@
 A step plays ``pages_per_step`` pages, ``group_size`` samples of each. A turn (prompt -> action) is one training
 sample; the return of its episode, compared with the other samples of the same page, is its advantage
 (``headroom.train.advantage``); the loss is the clipped ratio with an optional KL term to the initial policy
-(``headroom.train.loss``).
+(``headroom.train.loss``). A dense signal may be paid beside the outcome (``headroom.train.signal``), and the policy
+may be watched on pages of its own (``headroom.train.validation``).
 
 Sources: GRPO, arXiv 2402.03300; Dr. GRPO, 2503.20783; DAPO, 2503.14476; AdamW, 1711.05101. Deviations:
 

@@ -83,6 +83,31 @@ def test_there_is_a_graph_only_where_it_was_asked_for() -> None:
     assert torch.equal(without.log_probabilities, with_graph.log_probabilities)
 
 
+@pytest.mark.parametrize("chunk", [2**25, 24], ids=["at once", "in chunks"])
+def test_the_graph_of_the_entropy_keeps_no_more_logits(chunk: int) -> None:
+    policy = toy_policy()
+    batch = make_batch(a_rollout(policy)[0])
+
+    def kept(entropy_gradient: bool) -> int:
+        storages: dict[int, int] = {}
+
+        def keep(tensor: torch.Tensor) -> torch.Tensor:
+            storage = tensor.untyped_storage()
+            storages[storage.data_ptr()] = storage.nbytes()
+            return tensor
+
+        with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+            scored = action_log_probabilities(
+                policy.model, batch, logits_at_once=chunk, entropy_gradient=entropy_gradient
+            )
+        held = sum(storages.values())
+        (scored.log_probabilities.sum() + scored.entropy.sum()).backward()
+        return held
+
+    # The positions of the entropies in the batch, int64 each; a tensor of logits has 9 numbers a token.
+    assert kept(True) - kept(False) <= 2 * 8 * batch.target_mask.numel()
+
+
 def by_hand(turns: Any, aggregation: str, temperature: float, folder: Path) -> torch.Tensor:
     """The gradient of the weighted entropy from full logits of the library's model, one turn at a time, in float64."""
     from transformers import AutoModelForCausalLM
