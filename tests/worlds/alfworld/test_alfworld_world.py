@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import subprocess
 import sys
 import threading
 from collections.abc import Sequence
@@ -127,7 +128,8 @@ def test_threads_get_the_answers_that_one_thread_gets(expected: dict[History, Ob
 @settings(max_examples=200, deadline=None)
 @given(
     verb=st.sampled_from(["command", "command", "malformed", "click", ""]),
-    text=st.text() | st.sampled_from(["look ", " go to", "{r.name}", "#intro#", "help", "[x|y(a:b)]", "\ud800", "a" * 9999]),
+    text=st.text()
+    | st.sampled_from(["look ", " go to", "{r.name}", "#intro#", "help", "[x|y(a:b)]", "\ud800", "a" * 9999]),
     before=st.integers(0, 2),
 )
 def test_no_action_can_raise_or_end_an_episode(world: AlfWorld, verb: str, text: str, before: int) -> None:
@@ -169,7 +171,12 @@ def test_the_first_page_shows_the_room_and_every_command_but_help(world: AlfWorl
             "microwave 1",
             "yes",
         ),
-        (["go to microwave 1", "look"], "You are facing the microwave 1. Next to it, you see nothing.", "microwave 1", "no"),
+        (
+            ["go to microwave 1", "look"],
+            "You are facing the microwave 1. Next to it, you see nothing.",
+            "microwave 1",
+            "no",
+        ),
         (["inventory"], "You are not carrying anything.", "nowhere", "no"),
         (["go to microwave 1", "fly"], "Nothing happens.", "microwave 1", "no"),
         (
@@ -243,6 +250,26 @@ def test_the_arguments_and_the_output_of_the_process_are_left_alone(capfd: pytes
     assert ([*sys.argv], sys.stdout) == before
     assert capfd.readouterr() == ("", "")
     assert "jericho" not in sys.modules
+
+
+def test_two_worlds_at_once_do_not_disturb_each_other(expected: dict[History, Observation]) -> None:
+    with AlfWorld(AlfWorldSettings(memo_megabytes=0)) as one, AlfWorld(AlfWorldSettings(receptacles=5)) as other:
+        small = walks(other, TASKS[:2])
+        for history in list(expected)[::7]:
+            other.observe(list(small)[:3])
+            assert one.observe([history]) == [expected[history]]
+        one.close()
+        assert differing(small, other) == []
+
+
+def test_a_process_that_opened_many_worlds_ends_well(engine_here: None) -> None:
+    script = (
+        "from headroom.worlds.alfworld.world import AlfWorld; from headroom.worlds.base import History\n"
+        "for seed in range(40):\n"
+        "    with AlfWorld() as world: world.plan(History('look_at_obj_in_light', seed))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 def test_the_settings_bound_a_scene(engine_here: None) -> None:
