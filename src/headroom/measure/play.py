@@ -165,14 +165,20 @@ def load_player(
 
 @contextmanager
 def open_player(
-    checkpoint: Path, settings: WorldSettings, *, seed: int, max_new_tokens: int, label: str = ""
+    checkpoint: Path,
+    settings: WorldSettings,
+    *,
+    seed: int,
+    max_new_tokens: int,
+    label: str = "",
+    notes: dict[str, Any] | None = None,
 ) -> Iterator[PolicyPlayer]:
-    """:func:`load_player` in MiniWoB++ of its own. The browser starts with the first page: a bad checkpoint costs none.
+    """:func:`load_player` in a world of its own, whose counters ``notes`` receive. A bad checkpoint starts no browser.
 
     Raises:
         ValueError: the checkpoint cannot be loaded; the message names the file.
     """
     from headroom.worlds.open import open_world
 
-    with open_world(settings) as world:
+    with open_world(settings, notes) as world:
         yield load_player(checkpoint, world, settings, seed=seed, max_new_tokens=max_new_tokens, label=label)
