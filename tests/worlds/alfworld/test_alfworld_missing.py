@@ -17,8 +17,8 @@ def test_a_missing_package_is_one_line_with_what_to_type(monkeypatch: pytest.Mon
     there = importlib.util.find_spec
     absent = ("textworld", "fast_downward")
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *more: None if name in absent else there(name, *more))
-    with pytest.raises(ValueError) as caught:
-        open_world(AlfWorldSettings())
+    with pytest.raises(ValueError) as caught, open_world(AlfWorldSettings()):
+        pass
     assert str(caught.value) == (
         "world.kind: alfworld needs textworld, fast_downward, not installed here; "
         "type ./setup.sh --alfworld (or make setup-alfworld)"

@@ -127,6 +127,10 @@ class AlfWorld:
         """Counters up to now."""
         return replace(self._counts, memo_hits=self._memo.hits)
 
+    def counts(self) -> dict[str, int]:
+        """Nothing: no answer comes from outside this process."""
+        return {}
+
     def close(self) -> None:
         """Forget every game; safe to call twice."""
         with _PLAYING:
