@@ -12,6 +12,7 @@ import pytest
 
 from headroom.config.worlds import AlfWorldSettings
 from headroom.worlds.alfworld import released, scenes
+from headroom.worlds.alfworld.oracles import oracle
 from headroom.worlds.alfworld.released import Released
 from headroom.worlds.alfworld.scenes import TASKS
 from headroom.worlds.alfworld.world import AlfWorld
@@ -76,6 +77,21 @@ def test_a_released_game_is_played_as_its_file_says(data: Path) -> None:
         assert first.utterance in text
         assert plan is not None
         assert world.observe([History(OTHER, seed, plan)])[0].done
+
+
+def test_the_searching_oracle_speaks_the_words_of_the_release(data: Path) -> None:
+    for file in data.glob("json_2.1.1/valid_seen/*/*/game.tw-pddl"):
+        text = file.read_text().replace("move {o} to {r}", "put {o} in/on {r}").replace("You move the", "You put the")
+        file.write_text(text.replace(" to the {r.name}.", " in/on the {r.name}."))
+    with opened(data) as world:
+        for task in (TASK, OTHER):
+            history, actions = History(task, pool("selection")[0]), []
+            observations = world.observe([history])
+            while (action := oracle(task)(observations, actions)) is not None:
+                actions.append(action)
+                observations += world.observe([History(task, history.seed, tuple(actions))])
+            assert observations[-1].done
+            assert actions[-1].text.startswith("put ")
 
 
 def test_the_listing_is_read_by_sha256sum_and_leaves_out_what_alfworld_leaves_out(data: Path) -> None:
