@@ -58,5 +58,3 @@ class StockGame:
         """As :meth:`reset`, after a command."""
         state, _, done = self._game.step(command)
         return state.feedback, state["admissible_commands"], bool(done)
-
-

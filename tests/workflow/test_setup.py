@@ -139,3 +139,57 @@ def test_an_unknown_option_is_refused(machine: Machine) -> None:
     done = machine.setup("--everything")
     assert done.returncode == 1
     assert "unknown option --everything" in done.stderr
+
+
+PLANNER = "fast_downward_textworld-20.6.4-py3-none-any.whl"
+
+
+def alfworld(machine: Machine) -> Path:
+    """A finished .venv whose pip notes what it is asked, and whose engine can be imported."""
+    machine.finished_environment()
+    asked = machine.folder.parent / "asked"
+    python = machine.folder / ".venv/bin/python"
+    machine.stand_in("touch", '#!/bin/sh\nPATH=/usr/bin:/bin exec touch "$@"\n')
+    python.write_text(
+        "#!/bin/sh\n"
+        f'case "$*" in *sys.version_info*) exit 0 ;; "-m pip"*) echo "$LDFLAGS $*" >>"{asked}" ;; esac\n'
+        f'case "$*" in *" wheel "*) touch .tools/alfworld/{PLANNER} ;; esac\n'
+    )
+    return asked
+
+
+def test_without_a_compiler_alfworlds_planner_is_not_begun(machine: Machine) -> None:
+    asked = alfworld(machine)
+    done = machine.setup("--alfworld")
+    assert done.returncode == 1
+    assert "ALFWorld's planner is built from source, and a C++ compiler or make is missing. Type:" in done.stderr
+    assert "sudo apt-get install g++ make" in done.stderr
+    assert not asked.exists()
+
+
+def test_alfworlds_planner_is_built_once_and_the_engine_installed_beside_the_lock(machine: Machine) -> None:
+    asked = alfworld(machine)
+    machine.stand_in("c++", "#!/bin/sh\n")
+    machine.stand_in("make", "#!/bin/sh\n")
+    for _ in range(2):
+        done = machine.setup("--alfworld")
+        assert done.returncode == 0, done.stderr
+    assert "ALFWorld's engine: as locked, nothing to do" in done.stdout
+    (machine.folder / ".venv/.alfworld").unlink()
+    (machine.path / "c++").unlink()
+    assert machine.setup("--alfworld").returncode == 0
+    built, *installed = asked.read_text().splitlines()
+    assert built == "-s -m pip wheel -qq --no-deps -w .tools/alfworld fast-downward-textworld==20.6.4"
+    install = "-m pip install -qq --no-deps --find-links .tools/alfworld -r requirements/alfworld.txt"
+    assert [line.strip() for line in installed] == [install] * 2
+
+
+def test_alfworlds_lock_names_nothing_that_the_main_lock_has() -> None:
+    pins = [
+        dict(
+            line.split("==") for line in (PROJECT / f"requirements/{name}.txt").read_text().splitlines() if "==" in line
+        )
+        for name in ("alfworld", "main")
+    ]
+    assert pins[0]
+    assert not pins[0].keys() & pins[1].keys()

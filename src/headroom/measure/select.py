@@ -173,8 +173,14 @@ def main(
         greedy: list[Episode] = []
         sampled: list[Episode] = []
         if rule.mastered or rule.headroom:  # where no set is chosen, nothing needs to be known
-            sampler = {"seed": settings.seed, "max_new_tokens": settings.max_new_tokens}
-            with open_player(checkpoint, settings.world, **sampler, label="selection") as player:
+            with open_player(
+                checkpoint,
+                settings.world,
+                seed=settings.seed,
+                max_new_tokens=settings.max_new_tokens,
+                label="selection",
+                notes=job.notes,
+            ) as player:
                 greedy, sampled = play_candidates(player, rule, list(pool("selection", rule.selection_seeds)))
         frame = episodes.ordered(
             pd.concat(

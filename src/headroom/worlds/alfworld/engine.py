@@ -15,7 +15,7 @@ import re
 import sys
 from collections import Counter
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 from headroom.worlds.alfworld import package
@@ -126,6 +126,12 @@ class Game:
         return {each: Entity(each, self.type_of[each], name) for each, name in shown.items()}
 
 
+@cache
+def engine() -> Engine:
+    """The engine of this process. A library that is unloaded and loaded again crashes the process at its end."""
+    return Engine()
+
+
 class Engine:
     """A copy of the planner's library, which holds one game at a time."""
 
@@ -138,9 +144,11 @@ class Engine:
         self._planning = False
         self.loads = 0
 
-    def close(self) -> None:
-        """Unload the library."""
-        package.fast_downward().close_lib(self._library)
+    def clear(self) -> None:
+        """Drop the game that the library holds."""
+        if self._game is not None:
+            self._library.cleanup()
+            self._game = None
 
     def start(self, game: Game) -> Position:
         """Where a game begins."""

@@ -9,20 +9,15 @@ shortest way, which shows that a game can be solved and how quickly, and not how
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field
+from functools import partial
 
-from headroom.worlds.alfworld.scenes import TASKS
 from headroom.worlds.alfworld.world import AlfWorld
 from headroom.worlds.base import Action, History, Observation, Outcome
 
 Oracle = Callable[[Sequence[Observation], Sequence[Action]], Action | None]
 
-TREATMENT = {
-    "pick_clean_then_place_in_recep": ("clean", "sinkbasin"),
-    "pick_heat_then_place_in_recep": ("heat", "microwave"),
-    "pick_cool_then_place_in_recep": ("cool", "fridge"),
-}
 _GOALS = (
     r"(?:put (?:a|some)|put two|find two|look at|examine the) (?:(?:clean|hot|cool) )?(?P<what>\w+)"
     r" (?:in|on|under the|with the|and put them in) (?P<where>\w+)",
@@ -49,13 +44,10 @@ class Notes:
     closed: set[str] = field(default_factory=set)
     treated: set[str] = field(default_factory=set)
 
-    def find(self, kind: str, without: Callable[[str, str], bool] = lambda thing, place: False) -> tuple[str, str]:
-        """A thing of a kind that was seen, and where; ("", "") when there is none."""
-        for place, things in self.seen.items():
-            for thing in things:
-                if _kind(thing) == kind and not without(thing, place):
-                    return thing, place
-        return "", ""
+    def find(self, kind: str, done: Set[tuple[str, str]] = frozenset()) -> tuple[str, str]:
+        """A thing of a kind that was seen, and where, other than those that are done; ("", "") when there is none."""
+        met = ((thing, place) for place, things in self.seen.items() for thing in things if _kind(thing) == kind)
+        return next((each for each in met if each not in done), ("", ""))
 
 
 def notes(observations: Sequence[Observation], actions: Sequence[Action]) -> Notes:
@@ -91,7 +83,7 @@ def notes(observations: Sequence[Observation], actions: Sequence[Action]) -> Not
     return known
 
 
-def _look(task: str, known: Notes, page: Observation) -> str:
+def _look(known: Notes, page: Observation) -> str:
     if _kind(known.holding) != known.what:
         return _fetch(known, known.what, page)
     lamp, place = known.find(known.where)
@@ -100,8 +92,7 @@ def _look(task: str, known: Notes, page: Observation) -> str:
     return f"use {lamp}" if known.at == place else f"go to {place}"
 
 
-def _place(task: str, known: Notes, page: Observation) -> str:
-    verb, appliance = TREATMENT.get(task, ("", ""))
+def _place(known: Notes, page: Observation, verb: str = "", appliance: str = "") -> str:
     goals = [place for place in known.receptacles if _kind(place) == known.where]
     # Two things must come to the same place: the one where the first of them lies already.
     begun = [place for place in goals if any(_kind(thing) == known.what for thing in known.seen.get(place, ()))]
@@ -110,8 +101,8 @@ def _place(task: str, known: Notes, page: Observation) -> str:
         return ""
     held = known.holding
     if _kind(held) != known.what:
-        done = _treated_there(known, goals) if verb else (lambda thing, place: place in goals)
-        return _fetch(known, known.what, page, done)
+        there = known.seen.get(goal, ())
+        return _fetch(known, known.what, page, {(thing, goal) for thing in there if not verb or thing in known.treated})
     if verb and held not in known.treated:
         station = next((place for place in known.receptacles if _kind(place) == appliance), "")
         if not station:
@@ -122,23 +113,14 @@ def _place(task: str, known: Notes, page: Observation) -> str:
     return f"open {goal}" if goal in known.closed else _put(page, held, goal)
 
 
-def _treated_there(known: Notes, goals: Sequence[str]) -> Callable[[str, str], bool]:
-    return lambda thing, place: thing in known.treated and place in goals
-
-
-def _fetch(
-    known: Notes,
-    kind: str,
-    page: Observation,
-    without: Callable[[str, str], bool] = lambda thing, place: False,
-) -> str:
+def _fetch(known: Notes, kind: str, page: Observation, done: Set[tuple[str, str]] = frozenset()) -> str:
     """Lay down what is held, then go to the next thing of a kind and take it, or go on looking for one."""
     if known.holding:
         here = _put(page, known.holding, known.at) if known.at else ""
-        if here in _commands(page):
+        if here and here in (_commands(page) or [here]):
             return here
         return next((f"go to {place}" for place in known.receptacles if place != known.at), "")
-    thing, place = known.find(kind, without)
+    thing, place = known.find(kind, done)
     if not thing:
         return _explore(known)
     if known.at != place:
@@ -170,8 +152,13 @@ def _kind(name: str) -> str:
     return name.rpartition(" ")[0]
 
 
-ORACLES: dict[str, Callable[[str, Notes, Observation], str]] = {
-    task: _look if task == "look_at_obj_in_light" else _place for task in TASKS
+ORACLES: dict[str, Callable[[Notes, Observation], str]] = {
+    "pick_and_place_simple": _place,
+    "look_at_obj_in_light": _look,
+    "pick_clean_then_place_in_recep": partial(_place, verb="clean", appliance="sinkbasin"),
+    "pick_heat_then_place_in_recep": partial(_place, verb="heat", appliance="microwave"),
+    "pick_cool_then_place_in_recep": partial(_place, verb="cool", appliance="fridge"),
+    "pick_two_obj_and_place": _place,
 }
 
 
@@ -192,7 +179,7 @@ def oracle(task: str) -> Oracle:
         if observations[-1].done:
             return None
         try:
-            command = solve(task, notes(observations, actions), observations[-1])
+            command = solve(notes(observations, actions), observations[-1])
         except LookupError:
             return None
         action = Action("command", text=command)

@@ -4,14 +4,15 @@ The domain, the grammar, what may lie where and the goals are ALFWorld's own (``
 receptacles a room has (:data:`ROOMS`), how many, and what lies in them. Nothing in it comes from a simulated house, so
 results on these games are those of "ALFWorld engine, synthetic scenes" and not of ALFWorld.
 
-Solvable: the object stands in or on a receptacle that can be opened, not of the goal's type; the goal's receptacle may
-hold it; a sink, microwave, fridge or lamp is there when the task needs one; no action of the domain is irreversible.
+Solvable: the object lies where one can reach it, neither in the goal's kind of receptacle nor in the appliance; the
+goal's receptacle may hold it; a sink, microwave, fridge or lamp is there when the task needs one; and no action of the
+domain is irreversible.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 
 from headroom.seeds import derive
@@ -117,11 +118,13 @@ def scene(task: str, seed: int, receptacles: int, objects: int) -> Scene:
     places = {_identifier(kind, number): kind for number, kind in enumerate(sorted(chosen), start=1)}
 
     copies = 2 if task == "pick_two_obj_and_place" else 1
-    lying = [(target, draw.choice(_where(places, target, without=parent))) for _ in range(copies)]
+    lying = [
+        (target, draw.choice(_where(places, target, without=(parent, APPLIANCE.get(task))))) for _ in range(copies)
+    ]
     if task == "look_at_obj_in_light":
         lying.append((LAMP, draw.choice([place for place, kind in places.items() if kind in LAMP_STANDS_ON])))
     others = [kind for kind in _fitting(room, places.values()) if kind != target]
-    for _ in range(draw.randint(len(lying), objects) - len(lying) if others else 0):
+    for _ in range(draw.randint(max(len(lying), (objects + 1) // 2), objects) - len(lying) if others else 0):
         kind = draw.choice(others)
         lying.append((kind, draw.choice(_where(places, kind))))
     things = [(_identifier(kind, number), kind, place) for number, (kind, place) in enumerate(sorted(lying), start=1)]
@@ -201,9 +204,9 @@ def _fitting(room: str, kinds: Iterable[str]) -> list[str]:
     return sorted(kind for kind in found if not kind.endswith("Sliced") and (room == "Kitchen" or kind not in kitchen))
 
 
-def _where(places: dict[str, str], kind: str, without: str = "") -> list[str]:
+def _where(places: dict[str, str], kind: str, without: Container[str | None] = ()) -> list[str]:
     contents = package.tables().contents
-    return [place for place, holder in places.items() if kind in contents[holder] and holder != without]
+    return [place for place, holder in places.items() if kind in contents[holder] and holder not in without]
 
 
 def _goals(task: str, room: str) -> list[tuple[str, str, str]]:
@@ -222,6 +225,6 @@ def _goals(task: str, room: str) -> list[tuple[str, str, str]]:
         if task == "look_at_obj_in_light":
             found += [(kind, "", source) for source in holders]
             continue
-        parents = [place for place in holders if place != APPLIANCE.get(task)]
-        found += [(kind, parent, source) for parent in parents for source in holders if source != parent]
+        others = [place for place in holders if place != APPLIANCE.get(task)]
+        found += [(kind, parent, source) for parent in others for source in others if source != parent]
     return found

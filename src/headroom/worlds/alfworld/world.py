@@ -28,7 +28,7 @@ from headroom.worlds.miniwob.memo import Memo
 MOST_GAMES = 512  # that are kept between questions, about 0.2 MB each
 MOST_POSITIONS = 50_000  # of all of them, about 3 kB each
 NOWHERE = "nowhere"
-_PLAYING = threading.Lock()  # the translation has the state of a process: options, and sys.stdout meanwhile
+_PLAYING = threading.Lock()  # all worlds of a process share one library; the translation swaps sys.stdout
 _BANNER = re.compile(r"\A-= .*? =-\s*")
 _TASK = re.compile(r"\s*Your task is to: .*\Z", re.DOTALL)
 
@@ -39,7 +39,6 @@ class WorldStatistics:
 
     played: int = 0  # histories that no memory answered
     translations: int = 0
-    loads: int = 0  # of a game into the planner's library
     memo_hits: int = 0
 
 
@@ -83,7 +82,6 @@ class AlfWorld:
             self._source = Generated(self.settings.receptacles, self.settings.objects)
         self._memo = Memo(self.settings.memo_megabytes * 1_000_000)
         self._games: OrderedDict[tuple[str, int], engine.Game] = OrderedDict()
-        self._engine: engine.Engine | None = None
         self._counts = WorldStatistics()
 
     def __enter__(self) -> Self:
@@ -119,7 +117,7 @@ class AlfWorld:
         """
         self._check_tasks([history])
         with _PLAYING:
-            playing, game = self._started(), self._game(history)
+            playing, game = engine.engine(), self._game(history)
             position, _ = _follow(playing, game, history.actions)
             commands = [] if position.won else playing.plan(game, position)
         return None if commands is None else tuple(Action("command", text=command) for command in commands)
@@ -127,17 +125,18 @@ class AlfWorld:
     @property
     def statistics(self) -> WorldStatistics:
         """Counters up to now."""
-        loads = self._counts.loads + (self._engine.loads if self._engine else 0)
-        return replace(self._counts, memo_hits=self._memo.hits, loads=loads)
+        return replace(self._counts, memo_hits=self._memo.hits)
+
+    def counts(self) -> dict[str, int]:
+        """Nothing: no answer comes from outside this process."""
+        return {}
 
     def close(self) -> None:
-        """Unload the engine; safe to call twice."""
+        """Forget every game; safe to call twice."""
         with _PLAYING:
+            if self._games:
+                engine.engine().clear()
             self._games.clear()
-            if self._engine is not None:
-                self._counts.loads += self._engine.loads
-                self._engine.close()
-                self._engine = None
 
     @staticmethod
     def _check_tasks(histories: Sequence[History]) -> None:
@@ -145,13 +144,8 @@ class AlfWorld:
             if history.task not in TASKS:
                 raise ValueError(f"no task is called {history.task!r}; ALFWorld's are {', '.join(TASKS)}")
 
-    def _started(self) -> engine.Engine:
-        if self._engine is None:
-            self._engine = engine.Engine()
-        return self._engine
-
     def _play(self, history: History) -> Observation:
-        playing, game = self._started(), self._game(history)
+        playing, game = engine.engine(), self._game(history)
         position, outcome = _follow(playing, game, history.actions)
         self._counts.played += 1
         if outcome is Outcome.OK:
