@@ -117,6 +117,26 @@ def test_going_on_from_where_a_page_stands_is_replaying_from_the_start(met: dict
         assert world.statistics.replays < sum(max(0, len(history.actions) - 1) for history in met)
 
 
+def test_what_another_job_saw_changes_no_answer_and_spares_the_browser(
+    met: dict[History, Observation], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADROOM_PAGES", str(tmp_path))
+    settings = MiniWobSettings(memo_megabytes=0, share_memory=True)
+    every_other = dict(list(met.items())[::2])
+    with MiniWob(settings) as world:
+        assert differing(every_other, world) == set()
+        assert world.counts()["remembered"] == 0
+    with MiniWob(settings) as world:
+        assert differing(met, world) == set()
+        counts = world.counts()
+    assert counts["remembered"] + counts["remembered_and_played"] >= len(every_other)
+    assert counts["played"] < len(met)
+    assert counts["remembered_wrongly"] == 0
+    with MiniWob(settings) as world:
+        assert differing(met, world) == set()
+        assert world.counts()["played"] == world.counts()["remembered_and_played"]
+
+
 def test_the_memo_changes_no_answer_and_is_used(met: dict[History, Observation]) -> None:
     with MiniWob(MiniWobSettings(memo_megabytes=4)) as world:
         assert differing(met, world) == set()

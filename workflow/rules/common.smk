@@ -9,12 +9,12 @@ from headroom.config.workflow import any_of, load, options, prelude
 from headroom.provenance.closure import Lists
 
 CONDA = "conda" in map(str, workflow.deployment_settings.deployment_method)
-shell.prefix(prelude(conda=CONDA))
-
 try:
     WORKFLOW = load(config, Path(workflow.basedir))
 except configuration.ConfigError as error:
     sys.exit(f"headroom: {error}")
+
+shell.prefix(prelude(WORKFLOW.scale, conda=CONDA))
 
 closure = Lists(Path(workflow.basedir), f"results/{WORKFLOW.scale}/config/sources")
 

@@ -162,12 +162,13 @@ def load(config: Mapping[str, object], project: Path) -> Workflow:
     return Workflow(resolved, load_figures(project), released)
 
 
-def prelude(*, conda: bool) -> str:
+def prelude(scale: str, *, conda: bool) -> str:
     """What stands before every shell command; ``conda``: each job has an environment of its own (``--sdm conda``)."""
+    always = f'{PRELUDE}export HEADROOM_PAGES="$PWD/results/{scale}/.pages"; '
     if not conda:
-        return f'{PRELUDE}export HEADROOM_VLLM="$PWD/{VLLM}"; '
+        return f'{always}export HEADROOM_VLLM="$PWD/{VLLM}"; '
     outer = shlex.quote(os.environ.get("CONDA_PREFIX", ""))
-    return ACTIVATED.format(outer=outer).replace("{", "{{").replace("}", "}}") + PRELUDE
+    return ACTIVATED.format(outer=outer).replace("{", "{{").replace("}", "}}") + always
 
 
 def load_figures(project: Path) -> dict[str, Figure]:

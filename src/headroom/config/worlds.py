@@ -17,6 +17,11 @@ class MiniWobSettings(Strict):
     horizon: Positive = Field(10, description="Turns after which an episode ends as a failure.")
     success_above: float = Field(0.99, ge=-1.0, le=1.0, description="Success is done and raw reward above this.")
     memo_megabytes: NonNegative = Field(256, description="Bound on remembered observations; 0 turns the memo off.")
+    share_memory: bool = Field(
+        False,
+        description="Remember observations on disk for the other jobs of the study, where all run on one machine. No "
+        "result depends on it: one in 256 is played all the same and compared.",
+    )
     tries: Positive = 3
     call_timeout_seconds: float = Field(20.0, gt=0)
 

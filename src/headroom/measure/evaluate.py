@@ -75,6 +75,7 @@ def main(
             seed=evaluation.seed,
             max_new_tokens=evaluation.max_new_tokens,
             label=settings.policy,
+            notes=job.notes,
         ) as player:
             frame = evaluate(
                 player,

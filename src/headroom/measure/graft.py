@@ -82,8 +82,9 @@ def run(
     evaluation: Evaluation,
     graft: Graft,
     statistics: Statistics,
+    notes: dict[str, Any] | None = None,
 ) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
-    """Episodes, grafts and interactions of one run.
+    """Episodes, grafts and interactions of one run; ``notes`` receive what the world counted.
 
     Raises:
         ValueError: the two checkpoints are not a pair; raised before a browser starts.
@@ -102,7 +103,7 @@ def run(
     end_ids = policy.codec.end_ids
     # As in an evaluation: a graft without finite probabilities fails its pages, and the endpoints play what was scored.
     sampler = SilentWhenBroken(TorchSampler(policy.model, end_ids), end_ids[0])
-    with open_world(world) as pages:
+    with open_world(world, notes) as pages:
 
         def play(label: str) -> list[Episode]:
             player = PolicyPlayer(
@@ -154,6 +155,7 @@ def main(
             evaluation=settings.evaluation,
             graft=settings.graft,
             statistics=settings.statistics,
+            notes=job.notes,
         )
         write_parquet(job.output / "episodes.parquet", frame)
         for name, table in (("grafts", grafts), ("interactions", interactions)):

@@ -71,7 +71,7 @@ def main(
     rows = []
     with (
         record.job(stage="measure.overlap", output=output, inputs={"task-sets": task_sets}, config=config) as job,
-        open_world(settings.world) as world,
+        open_world(settings.world, job.notes) as world,
         Progress("overlap", len(settings.demonstrations)) as progress,
     ):
         played = played_pages(settings.runs, sets, pool("train"))

@@ -167,9 +167,15 @@ def load_player(
 
 @contextmanager
 def open_player(
-    checkpoint: Path, settings: WorldSettings, *, seed: int, max_new_tokens: int, label: str = ""
+    checkpoint: Path,
+    settings: WorldSettings,
+    *,
+    seed: int,
+    max_new_tokens: int,
+    label: str = "",
+    notes: dict[str, Any] | None = None,
 ) -> Iterator[PolicyPlayer]:
-    """:func:`load_player` in a world of its own. A browser starts with the first page: a bad checkpoint costs none.
+    """:func:`load_player` in a world of its own, whose counters ``notes`` receive. A bad checkpoint starts no browser.
 
     Raises:
         ValueError: as :func:`load_player`.
@@ -178,5 +184,5 @@ def open_player(
     from headroom.worlds.open import open_world
 
     check_dialect(checkpoint, settings.kind)
-    with open_world(settings) as world:
+    with open_world(settings, notes) as world:
         yield load_player(checkpoint, world, settings, seed=seed, max_new_tokens=max_new_tokens, label=label)

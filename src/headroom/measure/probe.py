@@ -167,7 +167,7 @@ def main(
         config=config,
     ) as job:
         played = chosen_episodes(episodes.read(reading), tasks, list(pool("reading", settings.probe.seeds)))
-        with open_world(settings.world) as world:
+        with open_world(settings.world, job.notes) as world:
             table, lost = probe_turns(world, load_codec(checkpoint), played, turns=settings.probe.turns)
         write_parquet(job.output / "probe.parquet", table)
         summary = {

@@ -217,7 +217,14 @@ def run(
     return _play(checkpoint, settings, policy=checkpoint.name, task_sets={"": tasks})
 
 
-def _play(checkpoint: Path, settings: ReadingJob, *, policy: str, task_sets: Mapping[str, Sequence[str]]) -> Reading:
+def _play(
+    checkpoint: Path,
+    settings: ReadingJob,
+    *,
+    policy: str,
+    task_sets: Mapping[str, Sequence[str]],
+    notes: dict[str, Any] | None = None,
+) -> Reading:
     from headroom.worlds.seeds import pool
 
     evaluation = settings.evaluation
@@ -227,6 +234,7 @@ def _play(checkpoint: Path, settings: ReadingJob, *, policy: str, task_sets: Map
         seed=evaluation.seed,
         max_new_tokens=evaluation.max_new_tokens,
         label="reading",
+        notes=notes,
     ) as player:
         return read_headroom(
             player,
@@ -256,7 +264,7 @@ def main(
         config=config,
         seeds={"sampler": settings.evaluation.seed, "bootstrap": settings.statistics.bootstrap_seed},
     ) as job:
-        reading = _play(checkpoint, settings, policy="sft", task_sets=sets)
+        reading = _play(checkpoint, settings, policy="sft", task_sets=sets, notes=job.notes)
         write_parquet(job.output / "episodes.parquet", reading.episodes)
         write_csv(job.output / "reading.csv", reading.table)
         write_text(job.output / "reading.txt", "\n".join(reading.sentences) + "\n")

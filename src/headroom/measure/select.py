@@ -168,7 +168,12 @@ def main(
         seeds={"sampler": settings.seed},
     ) as job:
         with open_player(
-            checkpoint, settings.world, seed=settings.seed, max_new_tokens=settings.max_new_tokens, label="selection"
+            checkpoint,
+            settings.world,
+            seed=settings.seed,
+            max_new_tokens=settings.max_new_tokens,
+            label="selection",
+            notes=job.notes,
         ) as player:
             greedy, sampled = play_candidates(player, rule, list(pool("selection", rule.selection_seeds)))
         frame = episodes.ordered(

@@ -238,7 +238,9 @@ def read_decoder(folder: Path, config: Mapping[str, Any], dtype: torch.dtype) ->
     """
     generation = folder / GENERATION
     extra = json.loads(generation.read_text(encoding="utf-8")) if generation.is_file() else None
-    model = Decoder(config, extra, source=folder)
+    # Without memory: what the configuration asks for is not believed before the weights have been seen.
+    with torch.device("meta"):
+        model = Decoder(config, extra, source=folder)
     tensors: dict[str, Tensor] = {}
     for path in weight_files(folder):
         with safe_open(path, framework="pt") as stream:

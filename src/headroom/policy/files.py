@@ -7,11 +7,13 @@ can refuse a bad path at once.
 from __future__ import annotations
 
 import json
+import math
 import struct
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from headroom.policy.numbers import check_numbers
 from headroom.policy.vision import check_vision, text_config
 
 ARCHITECTURES = ("llama", "qwen2", "qwen3", "qwen3_vl")
@@ -21,6 +23,11 @@ WEIGHTS = "model.safetensors"
 GENERATION = "generation_config.json"
 INDEX = "model.safetensors.index.json"
 PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
+_BITS = {
+    "BOOL": 8, "U8": 8, "I8": 8, "F8_E5M2": 8, "F8_E4M3": 8, "U16": 16, "I16": 16, "F16": 16, "BF16": 16,
+    "U32": 32, "I32": 32, "F32": 32, "U64": 64, "I64": 64, "F64": 64,
+}  # fmt: skip
+"""Bits of an item by the format's names."""
 _LONGEST_HEADER = 100_000_000  # bytes; the limit of the safetensors library
 
 
@@ -35,6 +42,9 @@ def check_checkpoint(folder: Path) -> dict[str, Any]:
     if not folder.is_dir():
         raise ValueError(f"{folder}: no such checkpoint folder; give a folder with config.json and {WEIGHTS}")
     config = _config(folder)
+    generation = folder / GENERATION
+    if generation.is_file():
+        _check_generation(generation)
     shapes: dict[str, tuple[int, ...]] = {}
     for path in weight_files(folder):
         shapes |= tensor_shapes(path)
@@ -45,6 +55,7 @@ def check_checkpoint(folder: Path) -> dict[str, Any]:
             f"{folder / 'config.json'}: vocab_size is {said}, but the weights hold {rows} tokens; "
             "the files belong to two different checkpoints"
         )
+    check_numbers(folder / "config.json", text_config(config), shapes)
     if config["model_type"] == "qwen3_vl":
         check_vision(folder, config, shapes)
     return config
@@ -76,6 +87,18 @@ def _config(folder: Path) -> dict[str, Any]:
     if config.get("quantization_config"):
         raise ValueError(f"{path}: quantised weights are not supported; use the full-precision checkpoint")
     return config
+
+
+def _check_generation(path: Path) -> None:
+    try:
+        ends = json.loads(path.read_text(encoding="utf-8")).get("eos_token_id")
+    except (OSError, ValueError, AttributeError) as error:
+        raise ValueError(f"{path}: cannot be read ({error}); copy the checkpoint again") from error
+    for end in ends if isinstance(ends, list) else [ends]:
+        if end is not None and type(end) is not int:
+            raise ValueError(
+                f"{path}: eos_token_id holds {str(end)[:40]!r}, which is no token; copy the checkpoint again"
+            )
 
 
 def weight_files(folder: Path) -> list[Path]:
@@ -146,6 +169,14 @@ def stored_tensors(path: Path) -> dict[str, Stored]:
         }
     except (OSError, ValueError, KeyError, IndexError, TypeError, AttributeError, struct.error) as error:
         raise ValueError(f"{path}: damaged or truncated ({error}); copy it again") from error
+    for name, stored in found.items():
+        items = math.prod(stored.shape) if all(isinstance(n, int) and n >= 0 for n in stored.shape) else -1
+        width = _BITS.get(stored.dtype)
+        if width is None or stored.begin < 8 + length or items * width != stored.size * 8:
+            raise ValueError(
+                f"{path}: damaged, the header says {stored.dtype} {list(stored.shape)} in {stored.size} bytes "
+                f"of {name[:80]!r}; copy it again"
+            )
     end = max((stored.begin + stored.size for stored in found.values()), default=8 + length)
     if size != end:
         raise ValueError(f"{path}: truncated, {size} of {end} bytes; copy it again")

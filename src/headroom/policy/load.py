@@ -98,6 +98,7 @@ def save_policy(model: Any, codec: Codec, folder: Path) -> None:
 def _read_with_library(folder: Path, dtype: torch.dtype) -> Any:
     """The library's own class, for what :mod:`headroom.policy.decoder` does not know; imported only then."""
     import transformers
+    from huggingface_hub.errors import StrictDataclassError
 
     library: Any = transformers
     library.utils.logging.disable_progress_bar()
@@ -113,9 +114,9 @@ def _read_with_library(folder: Path, dtype: torch.dtype) -> Any:
             ignore_mismatched_sizes=True,  # reported, and refused below with one line
             output_loading_info=True,
         )
-    except (OSError, ValueError, RuntimeError) as error:
+    except (OSError, ValueError, RuntimeError, KeyError, TypeError, AttributeError, StrictDataclassError) as error:
         raise ValueError(
-            f"{folder}: cannot be loaded ({str(error).splitlines()[0]}); copy the checkpoint again"
+            f"{folder}: cannot be loaded ({' '.join(str(error).split())[:200]}); copy the checkpoint again"
         ) from error
     mismatched = [key if isinstance(key, str) else key[0] for key in report["mismatched_keys"]]
     wrong = sorted([*report["missing_keys"], *mismatched])

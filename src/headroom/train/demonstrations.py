@@ -242,7 +242,10 @@ def main(
         raise SystemExit(f"{config}: tasks: no oracle plays {', '.join(without)}; take them off tasks.candidates")
     with record.job(stage="train.demonstrations", output=output, inputs={}, config=config, seeds={}) as job:
         columns = (TextColumn("demonstrations"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        with open_world(job_settings.world) as world, Progress(*columns, TextColumn("{task.description}")) as progress:
+        with (
+            open_world(job_settings.world, job.notes) as world,
+            Progress(*columns, TextColumn("{task.description}")) as progress,
+        ):
             bar = progress.add_task("", total=len(starts))
             played = collect(
                 world,

@@ -274,7 +274,7 @@ def main(
             reference = _reference(policy, init, job.grpo)
         except ValueError as error:
             raise SystemExit(str(error)) from error
-        with open_world(job.world) as world:
+        with open_world(job.world, running.notes) as world:
             try:
                 run = train(
                     policy, reference, world, job, tasks, pool("train"), scratch=running.scratch(),

@@ -12,8 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from types import TracebackType
-from typing import Protocol, Self, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 
 class Outcome(StrEnum):
@@ -120,11 +119,9 @@ class World(Protocol):
         ...
 
 
-class OpenWorld(World, Protocol):
-    """A world as a context that closes it."""
+class CountingWorld(World, Protocol):
+    """A world that says what answering took."""
 
-    def __enter__(self) -> Self: ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
-    ) -> None: ...
+    def counts(self) -> dict[str, int]:
+        """Counters for the job's record; empty where there is nothing to say."""
+        ...

@@ -2,22 +2,39 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 from headroom.config.worlds import AlfWorldSettings, MiniWobSettings
-from headroom.worlds.base import OpenWorld
+from headroom.worlds.base import CountingWorld, World
 
 if TYPE_CHECKING:
     from headroom.config.worlds import WorldSettings
 
 
-def open_world(settings: WorldSettings) -> OpenWorld:
-    """A world; use it as a context, which releases what it holds.
+@contextmanager
+def open_world(settings: WorldSettings, notes: dict[str, Any] | None = None) -> Iterator[World]:
+    """A world for the length of a context.
+
+    Args:
+        settings: say which, and how it is played.
+        notes: of the job's record; at the end they receive ``world``, what answering took, where a world says it.
 
     Raises:
         ValueError: what the world needs (a browser, an engine, released games) is not there; the message says what to
             install, or which setting to correct.
     """
+    world = _world(settings)
+    try:
+        yield world
+    finally:
+        if notes is not None and (counts := world.counts()):
+            notes["world"] = counts
+        world.close()
+
+
+def _world(settings: WorldSettings) -> CountingWorld:
     if isinstance(settings, MiniWobSettings):
         from headroom.worlds.miniwob.world import MiniWob
 

@@ -52,5 +52,5 @@ def test_it_starts_where_every_run_is_made_already(tmp_path: Path) -> None:
 def test_only_jobs_that_sample_by_vllm_look_for_its_folder_and_only_without_conda() -> None:
     assert study(BY_TORCH).first_on_path == ""
     assert study().first_on_path.startswith('PATH="${{HEADROOM_VLLM:+')
-    assert f'HEADROOM_VLLM="$PWD/{VLLM}"' in prelude(conda=False)
-    assert "HEADROOM_VLLM" not in prelude(conda=True)
+    assert f'HEADROOM_VLLM="$PWD/{VLLM}"' in prelude("smoke", conda=False)
+    assert "HEADROOM_VLLM" not in prelude("smoke", conda=True)

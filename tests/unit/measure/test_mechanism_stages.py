@@ -62,11 +62,11 @@ class NoBrowser:
     def __init__(self, settings: WorldSettings) -> None:
         pass
 
-    def __enter__(self) -> NoBrowser:
-        return self
+    def counts(self) -> dict[str, int]:
+        return {}
 
-    def __exit__(self, *error: object) -> None:
-        return None
+    def close(self) -> None:
+        pass
 
 
 class Study:

@@ -170,3 +170,37 @@ def test_scaled_positions_are_left_to_the_library_and_still_sample(saved, folder
 def test_the_library_does_not_fill_what_is_missing_either(folder, changes):
     edit_config(folder, rope_parameters=YARN, **changes)
     assert "two different checkpoints" in refused(folder)
+
+
+WRONG = (None, "4", -1, 0, 10**9, 1.5, "x", [], {}, True)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim",
+        "intermediate_size", "max_position_embeddings", "rms_norm_eps", "rope_parameters", "hidden_act",
+        "attention_bias", "attention_dropout", "tie_word_embeddings", "use_sliding_window", "model_type",
+    ],
+)  # fmt: skip
+def test_any_setting_of_any_kind_loads_or_is_one_line(folder, key):
+    """What loads must also run: a setting that is only found out by the first forward pass is found out too late."""
+    for value in WRONG:
+        edit_config(folder, **{key: value})
+        refusal = ""
+        try:
+            policy = load_policy(folder)
+        except ValueError as error:
+            refusal = str(error)
+        else:
+            ids = policy.codec.encode_prompt(PROMPT).ids
+            TorchSampler(policy.model, policy.codec.end_ids).generate(
+                [ids], temperature=0.0, seeds=[0], max_new_tokens=1
+            )
+        assert not refusal or (str(folder) in refusal and "\n" not in refusal), (key, value)
+
+
+@pytest.mark.parametrize("content", ["{", "[]", "null", '{"eos_token_id": "x"}', '{"eos_token_id": [1, 2.5]}'])
+def test_a_damaged_generation_config_is_one_line(folder, content):
+    (folder / "generation_config.json").write_text(content)
+    assert "generation_config.json: " in refused(folder)

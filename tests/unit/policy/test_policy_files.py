@@ -123,3 +123,21 @@ def test_an_index_cannot_point_outside_the_folder(folder):
 def test_weights_of_another_vocabulary_are_refused(folder):
     configure(folder, vocab_size=6)
     assert "vocab_size is 6" in refused(folder)
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"shape": [5, 4]}, {"shape": [-5, 3]}, {"shape": ["5", 3]}, {"shape": [5.0, 3]}, {"dtype": "F99"},
+        {"data_offsets": [-4, 56]}, {"data_offsets": [0, 4]},
+    ],
+)  # fmt: skip
+def test_a_header_that_contradicts_itself_is_refused(folder, entry):
+    path = folder / "model.safetensors"
+    whole = path.read_bytes()
+    length = int.from_bytes(whole[:8], "little")
+    header = json.loads(whole[8 : 8 + length])
+    header["model.embed_tokens.weight"] |= entry
+    text = json.dumps(header).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + whole[8 + length :])
+    assert "model.safetensors: " in refused(folder)

@@ -39,6 +39,14 @@ class WorldStatistics:
     retries: int = 0
     failures: int = 0
     memo_hits: int = 0
+    played: int = 0
+    """Observations that a page gave, where other jobs' are shared."""
+    shared_hits: int = 0
+    """Answers that another job's browser gave."""
+    checked: int = 0
+    """Of such answers, those that were played all the same ..."""
+    mismatched: int = 0
+    """... and those that the browser answered otherwise."""
     cpu_seconds: float = 0.0
     """Processor time of all browsers, closed ones included."""
 

@@ -19,6 +19,7 @@ from headroom.worlds.miniwob.browser import BrowserError
 from headroom.worlds.miniwob.chromium import find_chromium
 from headroom.worlds.miniwob.memo import Memo
 from headroom.worlds.miniwob.pool import START_SECONDS, PagePool, WorldStatistics
+from headroom.worlds.miniwob.shared import open_shared
 from headroom.worlds.miniwob.tasks import EXCLUDED, TASKS, page_folder
 
 IDLE = Action("malformed")
@@ -44,8 +45,10 @@ class MiniWob:
         """
         self.settings = settings or MiniWobSettings()
         self._folder = folder or page_folder()
-        self._pool = PagePool(chromium or find_chromium(), self._folder, self.settings)
+        chromium = chromium or find_chromium()
+        self._pool = PagePool(chromium, self._folder, self.settings)
         self._memo = Memo(self.settings.memo_megabytes * 1_000_000)
+        self._shared = open_shared(chromium, self._folder) if self.settings.share_memory else None
 
     def __enter__(self) -> Self:
         return self
@@ -73,7 +76,7 @@ class MiniWob:
             else:
                 answers[history] = known
         if missing:
-            for history, observation in self._live(missing).items():
+            for history, observation in self._asked(missing).items():
                 answers[history] = observation
                 self._memo.put(history, observation)
         return [answers[history] for history in histories]
@@ -116,6 +119,18 @@ class MiniWob:
         self._pool.counts.cpu_seconds = self._pool.cpu_seconds()
         return self._pool.counts
 
+    def counts(self) -> dict[str, int]:
+        """How many observations came from where, if some may have come from another job's browser."""
+        if self._shared is None:
+            return {}
+        counts = self._pool.counts
+        return {
+            "played": counts.played,
+            "remembered": counts.shared_hits,
+            "remembered_and_played": counts.checked,
+            "remembered_wrongly": counts.mismatched,
+        }
+
     def browser_processes(self) -> list[int]:
         """Process numbers of the browser, its own first, for tests that end it; starts one if none runs."""
         return self._pool.started().process_ids(START_SECONDS)
@@ -123,6 +138,8 @@ class MiniWob:
     def close(self) -> None:
         """End the browser; safe to call twice."""
         self._pool.close()
+        if self._shared is not None:
+            self._shared.close()
 
     def _check_task(self, task: str) -> None:
         if task in EXCLUDED:
@@ -153,6 +170,22 @@ class MiniWob:
             if parent is not None and parent.done:
                 return parent
         return observation
+
+    def _asked(self, histories: list[History]) -> dict[History, Observation]:
+        """Answers from what other jobs saw, and from the open pages for the rest."""
+        if self._shared is None:
+            return self._live(histories)
+        answers, doubted = self._shared.known(histories)
+        self._pool.counts.shared_hits += len(answers)
+        missing = [history for history in histories if history not in answers]
+        if missing:
+            played = self._live(missing)
+            self._pool.counts.played += len(played)
+            self._shared.compare(doubted, played)
+            self._shared.remember({history: page for history, page in played.items() if history not in doubted})
+            self._pool.counts.checked, self._pool.counts.mismatched = self._shared.checked, self._shared.mismatched
+            answers |= played
+        return answers
 
     def _live(self, histories: list[History]) -> dict[History, Observation]:
         answers, problems = self._pool.play(histories)
