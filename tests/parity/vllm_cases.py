@@ -88,7 +88,11 @@ def train(folder: Path, job: Any, engine: Any, processes: Processes) -> tuple[Po
     policy = a_policy(folder / "checkpoint")
     grpo.open_engine = engine
     scratch = folder / f"scratch-{job.grpo.engine}"
-    run = grpo.train(policy, None, FakeButtonsWorld(), job, TASKS, POOL, scratch=scratch, processes=processes)
+    run = grpo.train(
+        policy, None, FakeButtonsWorld(), job, TASKS, POOL,
+        scratch=scratch, processes=processes, validation_seeds=POOL,
+    )  # fmt: skip
+    assert [row["step"] for row in run.validations] == [0, 2, 4]
     return policy, run.rows
 
 
@@ -98,7 +102,10 @@ def weights(model: torch.nn.Module) -> torch.Tensor:
 
 def both_backends(folder: Path, lora: bool, processes: Processes) -> tuple[Any, dict[str, Any]]:
     """Five steps by vLLM, and five by torch on the same actions; the engine, and how far the two ended apart."""
-    changes = {"temperature": 0.8, "learning_rate": 3e-3, "trainer": {"lora": LORA if lora else None}}
+    changes = {
+        "temperature": 0.8, "learning_rate": 3e-3, "trainer": {"lora": LORA if lora else None},
+        "entropy_bonus": 0.01, "signal": {"kind": "noise"}, "validation": {"every": 2, "pages": 5},
+    }  # fmt: skip
     job = toy_job(5, engine="vllm", vllm=VLLM, **changes)
     recorded: list[list[np.ndarray]] = []
     engines: list[Any] = []

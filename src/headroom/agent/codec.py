@@ -18,7 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 from headroom.agent import slots, tokenizer
-from headroom.agent.prompt import HISTORY, INSTRUCTIONS, PAGE
+from headroom.agent.dialect import FILE as DIALECT_FILE
+from headroom.agent.dialect import WEB_PAGES, Dialect, read_dialect
+from headroom.agent.prompt import HISTORY, PAGE
 from headroom.files import write_json
 
 Ids = npt.NDArray[np.int32]
@@ -39,6 +41,11 @@ class EncodedPrompt:
 
 class Codec(Protocol):
     """What a policy needs to read and write; ids are int32."""
+
+    @property
+    def dialect(self) -> Dialect:
+        """How its world's observations become prompts, and its answers actions."""
+        ...
 
     @property
     def end_ids(self) -> tuple[int, ...]:
@@ -76,10 +83,17 @@ class SlotCodec:
     """The tiny model's codec. ``tokens`` is token -> id, ``limit`` the longest prompt in tokens."""
 
     def __init__(
-        self, tokens: dict[str, int], *, slot_count: int, limit: int, files: Mapping[str, bytes] | None = None
+        self,
+        tokens: dict[str, int],
+        *,
+        slot_count: int,
+        limit: int,
+        files: Mapping[str, bytes] | None = None,
+        dialect: Dialect = WEB_PAGES,
     ) -> None:
         """``files`` are those that the codec was read from, name -> content: they are what it is saved as."""
         self.tokens = tokens
+        self.dialect = dialect
         self._files = files
         self._slot_count = slot_count
         self._limit = limit
@@ -87,10 +101,18 @@ class SlotCodec:
         self.other_id = tokens[slots.OTHER]
 
     @classmethod
-    def build(cls, turns: Iterable[tokenizer.Turn], *, slot_count: int, closed_share: float, context: int) -> SlotCodec:
+    def build(
+        cls,
+        turns: Iterable[tokenizer.Turn],
+        *,
+        slot_count: int,
+        closed_share: float,
+        context: int,
+        dialect: Dialect = WEB_PAGES,
+    ) -> SlotCodec:
         """Make the vocabulary from training turns."""
         tokens = tokenizer.vocabulary(list(turns), slots=slot_count, closed_share=closed_share)
-        return cls(tokens, slot_count=slot_count, limit=context - ACTION_ROOM)
+        return cls(tokens, slot_count=slot_count, limit=context - ACTION_ROOM, dialect=dialect)
 
     @cached_property
     def _by_id(self) -> dict[int, str]:
@@ -111,13 +133,16 @@ class SlotCodec:
     def _ids(self, tokens: Iterable[str]) -> list[int]:
         return [self.tokens.get(token, self.other_id) for token in tokens]
 
+    def _slots(self, prompt: str) -> tuple[slots.SlotTable, slots.Lines]:
+        return slots.slot_table(prompt, self._closed, self._slot_count, merging=self.dialect.merges)
+
     def slot_text(self, prompt: str) -> str:
         """The prompt as the tokenizer of the checkpoint reads it: tokens with spaces between."""
-        table, lines = slots.slot_table(prompt, self._closed, self._slot_count)
+        table, lines = self._slots(prompt)
         return " ".join(slots.prompt_tokens(lines, table))
 
     def encode_prompt(self, text: str) -> EncodedPrompt:
-        table, lines = slots.slot_table(text, self._closed, self._slot_count)
+        table, lines = self._slots(text)
         ids = self._ids(slots.prompt_tokens(lines, table))
         excess = len(ids) - self._limit
         if excess > 0:
@@ -133,9 +158,10 @@ class SlotCodec:
     def decode_action(self, ids: Sequence[int] | Ids, prompt: EncodedPrompt) -> str:
         assert prompt.table is not None
         tokens = [self._by_id.get(int(index), slots.OTHER) for index in _until_end(ids, self.end_ids)]
-        return slots.action_text(tokens, prompt.table)
+        return slots.action_text(tokens, prompt.table, self.dialect)
 
     def save(self, folder: Path) -> None:
+        _save_dialect(self.dialect, folder)
         if self._files is not None:  # without the tokenizer library, whose import takes longer than a small evaluation
             for name, content in self._files.items():
                 (folder / name).write_bytes(content)
@@ -147,8 +173,16 @@ class SlotCodec:
 class PlainCodec:
     """A released model's codec: its tokenizer, its chat template where it has one, thinking off."""
 
-    def __init__(self, hf_tokenizer: Any, *, end_ids: Sequence[int] = (), limit: int | None = None) -> None:
+    def __init__(
+        self,
+        hf_tokenizer: Any,
+        *,
+        end_ids: Sequence[int] = (),
+        limit: int | None = None,
+        dialect: Dialect = WEB_PAGES,
+    ) -> None:
         self._hf = hf_tokenizer
+        self.dialect = dialect
         self._limit = limit
         ends = [hf_tokenizer.eos_token_id, *end_ids]
         self._ends = tuple(dict.fromkeys(int(end) for end in ends if end is not None))
@@ -172,13 +206,14 @@ class PlainCodec:
         return len(self._hf)
 
     def _prompt_ids(self, text: str) -> list[int]:
+        instructions = self.dialect.instructions
         if self._hf.chat_template:
-            messages = [{"role": "system", "content": INSTRUCTIONS}, {"role": "user", "content": text}]
+            messages = [{"role": "system", "content": instructions}, {"role": "user", "content": text}]
             shown = self._hf.apply_chat_template(
                 messages, tokenize=False, add_generation_prompt=True, enable_thinking=False
             )
             return list(self._hf(shown, add_special_tokens=False)["input_ids"])
-        return list(self._hf(f"{INSTRUCTIONS}\n\n{text}\n")["input_ids"])
+        return list(self._hf(f"{instructions}\n\n{text}\n")["input_ids"])
 
     def encode_prompt(self, text: str) -> EncodedPrompt:
         ids = self._prompt_ids(text)
@@ -199,9 +234,15 @@ class PlainCodec:
         return str(self._hf.decode(kept, skip_special_tokens=True, clean_up_tokenization_spaces=False)).strip()
 
     def save(self, folder: Path) -> None:
+        _save_dialect(self.dialect, folder)
         if self._limit is not None:  # so that what is trained on it later cuts the same pages at the same place
             self._hf.model_max_length = self._hf.init_kwargs["model_max_length"] = self._limit + ACTION_ROOM
         self._hf.save_pretrained(str(folder))
+
+
+def _save_dialect(dialect: Dialect, folder: Path) -> None:
+    if dialect.name != WEB_PAGES.name:
+        write_json(folder / DIALECT_FILE, {"dialect": dialect.name})
 
 
 def _until_end(ids: Sequence[int] | Ids, ends: tuple[int, ...]) -> list[int]:
@@ -213,17 +254,21 @@ def _until_end(ids: Sequence[int] | Ids, ends: tuple[int, ...]) -> list[int]:
     return kept
 
 
-def load_codec(folder: Path, *, context: int | None = None, positions: int | None = None) -> Codec:
+def load_codec(
+    folder: Path, *, context: int | None = None, positions: int | None = None, dialect: Dialect | None = None
+) -> Codec:
     """The codec of a checkpoint folder: slots where there is a ``slots.json``, else the folder's own tokenizer.
 
     Args:
         folder: of the checkpoint.
         context: tokens of a turn, default the length that the tokenizer was saved with; never more than ``positions``.
         positions: tokens that the model can tell apart, where that is known.
+        dialect: of what the policy will be trained on; default the folder's own.
 
     Raises:
-        ValueError: a file is missing or damaged; the message names it.
+        ValueError: a file is missing or damaged, or names an unknown dialect; the message names it.
     """
+    spoken = read_dialect(folder) if dialect is None else dialect
     path = folder / SLOTS_FILE
     if path.exists():
         try:
@@ -234,7 +279,8 @@ def load_codec(folder: Path, *, context: int | None = None, positions: int | Non
         files = {
             name: (folder / name).read_bytes() for name in (*tokenizer.FILES, SLOTS_FILE) if (folder / name).is_file()
         }
-        return SlotCodec(tokenizer.read_vocabulary(folder), slot_count=count, limit=limit, files=files)
+        tokens = tokenizer.read_vocabulary(folder)
+        return SlotCodec(tokens, slot_count=count, limit=limit, files=files, dialect=spoken)
     if not any((folder / name).is_file() for name in VOCABULARIES):  # the library would make an empty one up
         raise ValueError(f"{folder}: holds no tokenizer (none of {', '.join(VOCABULARIES)}); copy it there, too")
     from transformers import AutoTokenizer, GenerationConfig
@@ -252,7 +298,8 @@ def load_codec(folder: Path, *, context: int | None = None, positions: int | Non
     # What is asked for goes before what the tokenizer says; one that knows no length gives one of thirty digits.
     lengths = (positions, context if context is not None else int(hf_tokenizer.model_max_length))
     longest = min((length for length in lengths if length and length < 10**9), default=None)
-    return PlainCodec(hf_tokenizer, end_ids=ends, limit=longest - ACTION_ROOM if longest is not None else None)
+    room = longest - ACTION_ROOM if longest is not None else None
+    return PlainCodec(hf_tokenizer, end_ids=ends, limit=room, dialect=spoken)
 
 
 def _processor_template(folder: Path) -> str | None:

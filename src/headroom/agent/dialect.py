@@ -1,22 +1,45 @@
 """What differs between worlds in what an agent reads and writes: one dialect a world.
 
-A checkpoint carries the name of its dialect, because its policy knows no other.
+A checkpoint carries the name of its dialect in :data:`FILE`, because its policy knows no other; a checkpoint without
+that file speaks of web pages.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Protocol
 
 from headroom.agent import grammar, prompt
+from headroom.agent.grammar import quote
+from headroom.agent.text_game import TextGame
 from headroom.worlds.base import Action, Observation
+
+FILE = "agent.json"
+"""In a checkpoint folder, ``{"dialect": name}``; left out for web pages."""
+
+Section = tuple[str, Sequence[str]]
+"""A bare word and the tokens of the string behind it; the word is empty between two strings."""
 
 
 class Dialect(Protocol):
     """How observations become a prompt, and an answer an action."""
 
-    name: str
-    instructions: str
+    @property
+    def name(self) -> str:
+        """What a checkpoint calls it."""
+        ...
+
+    @property
+    def instructions(self) -> str:
+        """What a large model is told before the prompt."""
+        ...
+
+    @property
+    def merges(self) -> bool:
+        """Whether a tiny model may read a string of several words as one slot (:mod:`headroom.agent.slots`)."""
+        ...
 
     def prompt_text(self, observations: Sequence[Observation], actions: Sequence[Action]) -> str:
         """The prompt of the next turn, given all observations and actions of the episode so far.
@@ -31,11 +54,24 @@ class Dialect(Protocol):
         ...
 
     def write(self, action: Action, facts: Mapping[str, str]) -> str:
-        """The answer of a demonstrator who knows the ``facts`` of the next observation; :meth:`parse` undoes it."""
+        """The answer of a demonstrator who knows the ``facts`` of the next observation; :meth:`parse` undoes it.
+
+        Raises:
+            ValueError: the action cannot be written.
+        """
         ...
 
     def prediction(self, text: str) -> Mapping[str, str]:
         """The fields of the next observation that an answer predicts; empty where it predicts none. Total."""
+        ...
+
+    def assemble(self, sections: Sequence[Section], read: Callable[[Sequence[str], str], str]) -> str:
+        """An answer from its pieces; what they cannot make gives a text that does not parse.
+
+        Args:
+            sections: as a tiny model wrote them.
+            read: (tokens, role of what they name, or "") -> string.
+        """
         ...
 
 
@@ -44,6 +80,7 @@ class WebPages:
 
     name = "web pages"
     instructions = prompt.INSTRUCTIONS
+    merges = True
 
     def prompt_text(self, observations: Sequence[Observation], actions: Sequence[Action]) -> str:
         """See :class:`Dialect`."""
@@ -61,5 +98,81 @@ class WebPages:
         """See :class:`Dialect`."""
         return {}
 
+    def assemble(self, sections: Sequence[Section], read: Callable[[Sequence[str], str], str]) -> str:
+        """See :class:`Dialect`."""
+        parts = [sections[0][0]] if sections else []
+        if len(sections) == 1:
+            parts.append(quote(read(sections[0][1], "")))
+        elif len(sections) in (2, 3) and not sections[0][1]:
+            role, name = sections[1]
+            parts += [role or "?", quote(read(name, role))]
+            for mark, text in sections[2:]:
+                if mark:
+                    parts.append(mark)
+                if text or parts[0] != "click":
+                    parts.append(quote(read(text, "")))
+        else:
+            parts = []
+        return " ".join(parts)
+
 
 WEB_PAGES = WebPages()
+TEXT_GAME = TextGame()
+
+_OF_KIND: dict[str, Dialect] = {"miniwob": WEB_PAGES, "alfworld": TEXT_GAME}
+_BY_NAME: dict[str, Dialect] = {dialect.name: dialect for dialect in _OF_KIND.values()}
+
+
+def dialect_of(kind: str) -> Dialect:
+    """The dialect of a world, by the ``kind`` of its settings.
+
+    Raises:
+        ValueError: there is no such world.
+    """
+    if kind not in _OF_KIND:
+        raise ValueError(f"world.kind {kind!r}: no dialect; known are {', '.join(_OF_KIND)}")
+    return _OF_KIND[kind]
+
+
+def dialect_named(name: str) -> Dialect:
+    """A dialect by its name.
+
+    Raises:
+        ValueError: there is no such dialect.
+    """
+    if name not in _BY_NAME:
+        raise ValueError(f"dialect {name!r} is unknown; known are {', '.join(_BY_NAME)}")
+    return _BY_NAME[name]
+
+
+def read_dialect(folder: Path) -> Dialect:
+    """The dialect of a checkpoint folder.
+
+    Raises:
+        ValueError: its file cannot be read, or names no dialect.
+    """
+    path = folder / FILE
+    if not path.is_file():
+        return WEB_PAGES
+    try:
+        name = json.loads(path.read_text(encoding="utf-8"))["dialect"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path}: cannot be read ({error!r}); the checkpoint is incomplete") from error
+    try:
+        return dialect_named(str(name))
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+
+
+def check_dialect(folder: Path, kind: str) -> None:
+    """Refuse a checkpoint that speaks of another world; reads one small file.
+
+    Raises:
+        ValueError: its dialect is not that of the world ``kind``, or cannot be read.
+    """
+    found, wanted = read_dialect(folder), dialect_of(kind)
+    if found.name != wanted.name:
+        raise ValueError(
+            f"{folder}: the checkpoint speaks the dialect {found.name!r}, but world.kind {kind} needs {wanted.name!r}; "
+            f'take a checkpoint of that world, or say {{"dialect": "{wanted.name}"}} in its {FILE}'
+        )

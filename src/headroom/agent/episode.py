@@ -29,7 +29,8 @@ class Turn:
 
     ``prompt_ids`` int32 (P,) and ``action_ids`` int32 (A,), the end token included when it was sampled;
     ``log_probabilities`` float32 (A,), of ``action_ids`` under the softmax that sampled them (temperature
-    applied, natural logarithm).
+    applied, natural logarithm). ``prediction_score`` in [0, 1] is how right the turn's prediction of the next
+    observation was (``headroom.train.signal``); None where that observation has nothing to predict.
     """
 
     prompt_ids: npt.NDArray[np.int32]
@@ -37,6 +38,7 @@ class Turn:
     log_probabilities: npt.NDArray[np.float32]
     action_text: str
     outcome: Outcome
+    prediction_score: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

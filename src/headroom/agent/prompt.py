@@ -15,7 +15,7 @@ A large model reads this text under :data:`INSTRUCTIONS`; the tiny model's codec
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from headroom.agent.grammar import MALFORMED, quote, render
 from headroom.agent.serialise import page_text
@@ -41,19 +41,27 @@ scroll "DIRECTION"
 ROLE and NAME are copied from the page; add #n after NAME where it stands there. Inside quotes write \\" for a quote."""
 
 
+def past_malformed(action: Action) -> str:
+    """A past malformed answer, cut short and quoted, so that it cannot look like a line of the prompt."""
+    return f"{MALFORMED} {quote(action.text[:_SHOWN_MALFORMED])}"
+
+
 def _past(action: Action) -> str:
-    """One past action; a malformed one is cut short and quoted, so that it cannot look like a line of the prompt."""
-    if action.verb == MALFORMED:
-        return f"{MALFORMED} {quote(action.text[:_SHOWN_MALFORMED])}"
-    return render(action)
+    return past_malformed(action) if action.verb == MALFORMED else render(action)
 
 
 def prompt_text(observations: Sequence[Observation], actions: Sequence[Action]) -> str:
+    """The prompt of the next turn on a web page; see :func:`frame`."""
+    return frame(observations, actions, _past)
+
+
+def frame(observations: Sequence[Observation], actions: Sequence[Action], past: Callable[[Action], str]) -> str:
     """The prompt of the next turn.
 
     Args:
         observations: every observation of the episode so far, the current page last.
         actions: every action so far; ``observations[i + 1]`` is what followed ``actions[i]``.
+        past: one past action as the history shows it, one line.
 
     Raises:
         ValueError: the two do not fit together.
@@ -73,7 +81,7 @@ def prompt_text(observations: Sequence[Observation], actions: Sequence[Action]) 
     if actions:
         lines.append(HISTORY)
         lines += [
-            f"{_past(action)} {ARROW} {after.outcome.value}"
+            f"{past(action)} {ARROW} {after.outcome.value}"
             for action, after in zip(actions[first:], observations[first + 1 :], strict=True)
         ]
     lines.append(ACTION)

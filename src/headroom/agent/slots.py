@@ -9,7 +9,7 @@ only. The mapping is a pure function of the prompt text; it is undone when an ac
 A unit is a word, or a whole multi-word string (a name, an option, a cell, a quoted span of the goal) that is
 pointed at as a whole. A string of at most :data:`MERGE_WORDS` words with an open word in it is one unit if the goal
 contains it, or if the goal contains none of its open words on their own; a longer one, or one of which the goal
-names a part, stays in words.
+names a part, stays in words. A dialect may switch merging off (``Dialect.merges``).
 
 Limits, by design:
 
@@ -27,7 +27,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from headroom.agent.grammar import MALFORMED, QUOTED, parse, quote, unquote
+from headroom.agent.dialect import WEB_PAGES, Dialect
+from headroom.agent.grammar import MALFORMED, QUOTED, unquote
 from headroom.agent.prompt import ARROW, GOAL
 from headroom.agent.serialise import RUN_ROLES, VALUE
 
@@ -194,10 +195,13 @@ def _draw(units: Iterable[Words], salt: str, slots: int) -> dict[Words, str]:
     return tokens
 
 
-def slot_table(prompt: str, closed: Collection[str], slots: int) -> tuple[SlotTable, Lines]:
-    """The mapping of one prompt: a pure function of its arguments. Never raises, whatever a page says."""
+def slot_table(prompt: str, closed: Collection[str], slots: int, *, merging: bool = True) -> tuple[SlotTable, Lines]:
+    """The mapping of one prompt: a pure function of its arguments. Never raises, whatever a page says.
+
+    ``merging`` is the dialect's (``Dialect.merges``): may several words be one unit?
+    """
     lines = read_lines(prompt)
-    merged = _merges(lines, closed)
+    merged = _merges(lines, closed) if merging else {}
     content = (words_of(text) for text in (lines.goal, *lines.strings()))
     units = (unit for words in content for unit in _matches(words, merged))
     tokens = _draw((unit for unit in units if len(unit) > 1 or unit[0] not in closed), prompt, slots)
@@ -248,31 +252,20 @@ def action_tokens(action: str, table: SlotTable) -> list[str]:
     return list(_line_tokens(line, table)) if line else []
 
 
-def action_text(tokens: Sequence[str], table: SlotTable) -> str:
+def action_text(tokens: Sequence[str], table: SlotTable, dialect: Dialect = WEB_PAGES) -> str:
     """Undo :func:`action_tokens`. A sequence that is no action gives a text that does not parse, and never raises."""
     sections: list[tuple[str, list[str]]] = []
     for token in tokens:
-        if token.startswith("[") and len(token) > 2:
+        if token == SEPARATOR and sections:
+            sections.append(("", []))
+        elif token.startswith("[") and len(token) > 2:
             sections.append((token[1:-1], []))
         elif sections:
             sections[-1][1].append(token)
         else:
             break  # does not start with a verb
-    parts = [sections[0][0]] if sections else []
-    if len(sections) == 1:
-        parts.append(quote(table.decode(tuple(sections[0][1]))))
-    elif len(sections) in (2, 3) and not sections[0][1]:
-        role, name = sections[1]
-        parts += [role, quote(table.decode(tuple(name), role))]
-        for mark, text in sections[2:]:
-            if mark != SEPARATOR[1:-1]:
-                parts.append(mark)
-            if text or parts[0] != "click":
-                parts.append(quote(table.decode(tuple(text))))
-    else:
-        parts = []
-    action = " ".join(parts)
-    if parse(action).verb != MALFORMED:
+    action = dialect.assemble(sections, lambda words, role: table.decode(tuple(words), role))
+    if dialect.parse(action).verb != MALFORMED:
         return action
     raw = " ".join(tokens)
-    return raw if parse(raw).verb == MALFORMED else f"? {raw}"
+    return raw if dialect.parse(raw).verb == MALFORMED else f"? {raw}"

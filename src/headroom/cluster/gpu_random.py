@@ -13,7 +13,7 @@ import numpy.typing as npt
 import torch
 
 from headroom.agent.codec import EncodedPrompt
-from headroom.agent.prompt import INSTRUCTIONS, prompt_text
+from headroom.agent.dialect import WEB_PAGES, Dialect
 from headroom.plan.architecture import FOLDER, TINY_VOCABULARY, model_files
 from headroom.policy.decoder import Decoder, known
 from headroom.provenance.project import root
@@ -69,10 +69,11 @@ class Codec:
     size: int
     end_ids: tuple[int, ...] = (END,)
     pad_id: int = 0
+    dialect: Dialect = WEB_PAGES
 
     def encode_prompt(self, text: str) -> EncodedPrompt:
         """See ``headroom.agent.codec.Codec``."""
-        return EncodedPrompt(self._ids(f"{INSTRUCTIONS}\n{text}"))
+        return EncodedPrompt(self._ids(f"{self.dialect.instructions}\n{text}"))
 
     def encode_action(self, text: str, prompt: EncodedPrompt) -> Ids:  # noqa: ARG002
         """See ``headroom.agent.codec.Codec``."""
@@ -109,7 +110,7 @@ class MadeUpPages:
 def supervised_turns(world: World, codec: Codec) -> list[Example]:
     """The first pages of the tasks, each with an action of its own."""
     starts = [History(task, seed) for seed in PAGES for task in TASKS]
-    prompts = [codec.encode_prompt(prompt_text([page], [])) for page in world.observe(starts)]
+    prompts = [codec.encode_prompt(codec.dialect.prompt_text([page], [])) for page in world.observe(starts)]
     return [
         Example(prompt.ids, codec.encode_action(f'click button "page {place}"', prompt))
         for place, prompt in enumerate(prompts)

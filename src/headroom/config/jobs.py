@@ -64,6 +64,7 @@ class SftJob(Strict):
     name: str
     model: Model
     sft: Sft
+    dialect: str = Field("web pages", description="Of the world that the demonstrations come from.")
 
 
 class SelectJob(Strict):

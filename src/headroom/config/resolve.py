@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from headroom.agent.dialect import dialect_of
 from headroom.config.jobs import (
     ContrastJob,
     DemonstrationsJob,
@@ -164,7 +165,9 @@ def resolve(config: Mapping[str, object], project: Path) -> Resolved:
         "contrast": ContrastJob(statistics=study.statistics, learning_rates=study.learning_rates),
     }
     for name in inits:
-        jobs[f"sft/{name}"] = SftJob(name=name, model=study.model, sft=study.sft[name])
+        jobs[f"sft/{name}"] = SftJob(
+            name=name, model=study.model, sft=study.sft[name], dialect=dialect_of(world.kind).name
+        )
         jobs[f"evaluate/{name}"] = _evaluate(name, study.evaluate.get(name, EvaluationPlan()), study)
     trainers = {name: study.sft[name].trainer for name in inits}
     for run in runs:

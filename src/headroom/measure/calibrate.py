@@ -106,6 +106,7 @@ def calibrate(
     grid = [(rate, seed) for rate in rates for seed in seeds]
     for number, (rate, seed) in enumerate(grid, start=1):
         changed = job.grpo.model_dump() | {"learning_rate": rate, "seed": seed, "run": f"{rate:g}/{seed}"}
+        changed["validation"] = {}  # the play before and after says what is asked here
         settings = GrpoJob.model_validate({"world": job.world.model_dump(), "grpo": changed})
         policy = load_policy(checkpoint)
         reference = load_policy(checkpoint).model.requires_grad_(False) if settings.grpo.kl_beta > 0 else None

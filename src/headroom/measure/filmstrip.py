@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol
 import pandas as pd
 import typer
 
+from headroom.agent.dialect import WEB_PAGES
 from headroom.agent.episode import Ending
-from headroom.agent.grammar import parse
 from headroom.config.jobs import FilmstripJob, load_job
 from headroom.files import atomic, write_json
 from headroom.measure import episodes
@@ -99,7 +99,7 @@ def film(
     folder: Path,
 ) -> list[Frame]:
     """Replay an episode and write its frames, ``00.png`` and so on, into ``folder``; ``ended`` by the page itself."""
-    parsed = [parse(text) for text in actions]
+    parsed = [WEB_PAGES.parse(text) for text in actions]
     turns = kept_turns(len(actions) if ended else len(actions) + 1)
     frames = []
     for turn in turns:

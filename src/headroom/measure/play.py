@@ -150,13 +150,15 @@ def load_player(
     """Load a checkpoint to play in ``world``, which several policies may share, one after the other.
 
     Raises:
-        ValueError: the checkpoint cannot be loaded; the message names the file.
+        ValueError: the checkpoint cannot be loaded, or was trained for another world; the message names the file.
     """
+    from headroom.agent.dialect import check_dialect
     from headroom.policy.load import load_policy
     from headroom.policy.repeatable import repeatable
     from headroom.policy.sampler import TorchSampler
 
     repeatable()
+    check_dialect(checkpoint, settings.kind)
     policy = load_policy(checkpoint)
     end_ids = policy.codec.end_ids
     sampler = SilentWhenBroken(TorchSampler(policy.model, end_ids), end_ids[0])
@@ -176,9 +178,11 @@ def open_player(
     """:func:`load_player` in a world of its own, whose counters ``notes`` receive. A bad checkpoint starts no browser.
 
     Raises:
-        ValueError: the checkpoint cannot be loaded; the message names the file.
+        ValueError: as :func:`load_player`.
     """
+    from headroom.agent.dialect import check_dialect
     from headroom.worlds.open import open_world
 
+    check_dialect(checkpoint, settings.kind)
     with open_world(settings, notes) as world:
         yield load_player(checkpoint, world, settings, seed=seed, max_new_tokens=max_new_tokens, label=label)

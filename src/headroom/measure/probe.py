@@ -21,8 +21,6 @@ import pandas as pd
 import typer
 
 from headroom.agent.codec import Codec, load_codec
-from headroom.agent.grammar import parse
-from headroom.agent.prompt import prompt_text
 from headroom.config.jobs import ProbeJob, load_job
 from headroom.files import write_json, write_parquet
 from headroom.measure import episodes
@@ -83,14 +81,14 @@ def probe_turns(world: World, codec: Codec, played: pd.DataFrame, *, turns: int)
     rows, lost = [], 0
     for number, (_, episode) in enumerate(played.sort_values(["task", "seed"]).iterrows()):
         texts = [str(text) for text in episode["actions"]][:turns]
-        actions = [parse(text) for text in texts]
+        actions = [codec.dialect.parse(text) for text in texts]
         points = [History(episode["task"], int(episode["seed"]), tuple(actions[:n])) for n in range(len(actions))]
         observations = world.observe(points)
         if any(observation.failure for observation in observations):
             lost += 1
             continue
         for turn, text in enumerate(texts):
-            prompt = prompt_text(observations[: turn + 1], actions[:turn])
+            prompt = codec.dialect.prompt_text(observations[: turn + 1], actions[:turn])
             encoded = codec.encode_prompt(prompt)
             rows.append(
                 {

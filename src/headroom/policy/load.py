@@ -12,6 +12,7 @@ from typing import Any, Literal
 import torch
 
 from headroom.agent.codec import Codec, load_codec
+from headroom.agent.dialect import Dialect
 from headroom.config.models import PretrainedModel
 from headroom.policy.decoder import known, read_decoder
 from headroom.policy.files import check_checkpoint
@@ -29,11 +30,18 @@ class Policy:
     path: Path
 
 
-def load_policy(source: Path | PretrainedModel, dtype: Dtype | None = None, *, device: str | None = None) -> Policy:
+def load_policy(
+    source: Path | PretrainedModel,
+    dtype: Dtype | None = None,
+    *,
+    device: str | None = None,
+    dialect: Dialect | None = None,
+) -> Policy:
     """Load a checkpoint folder, or a released model.
 
     The folder is checked before torch reads a byte. ``dtype`` defaults to a released model's setting, else float32;
-    ``device`` to the first GPU if there is one, else the CPU. Nothing from the folder is executed.
+    ``device`` to the first GPU if there is one, else the CPU; ``dialect`` to the checkpoint's own. Nothing from the
+    folder is executed.
 
     Raises:
         ValueError: the checkpoint cannot be used; one line with the file and the remedy.
@@ -45,7 +53,7 @@ def load_policy(source: Path | PretrainedModel, dtype: Dtype | None = None, *, d
         folder = source
     config = check_checkpoint(folder)
     text = text_config(config)
-    codec = load_codec(folder, context=context, positions=text.get("max_position_embeddings"))
+    codec = load_codec(folder, context=context, positions=text.get("max_position_embeddings"), dialect=dialect)
     rows = int(text["vocab_size"])
     highest = max(codec.size - 1, codec.pad_id, *codec.end_ids)
     if highest >= rows:

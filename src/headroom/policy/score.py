@@ -57,18 +57,24 @@ class Batch:
 
 class Scored(NamedTuple):
     """``log_probabilities`` float32 (B, A), natural logarithm, with gradient; ``entropy`` float32 (B, A), nats,
-    without. Both are 0 at padding. A float64 model gives float64."""
+    with gradient only where that was asked for. Both are 0 at padding. A float64 model gives float64."""
 
     log_probabilities: Tensor
     entropy: Tensor
 
 
 def action_log_probabilities(
-    model: Any, batch: Batch, temperature: float = 1.0, *, logits_at_once: int = LOGITS_AT_ONCE
+    model: Any,
+    batch: Batch,
+    temperature: float = 1.0,
+    *,
+    logits_at_once: int = LOGITS_AT_ONCE,
+    entropy_gradient: bool = False,
 ) -> Scored:
     """Score the action tokens of ``batch`` under ``softmax(logits / temperature)``.
 
-    Logits are computed at action positions only, in float32 from there on.
+    Logits are computed at action positions only, in float32 from there on. ``entropy_gradient`` gives the entropy a
+    gradient; between the passes that keeps no tensor more, since the log-probabilities are kept already.
 
     Raises:
         ValueError: the temperature is not positive.
@@ -76,10 +82,10 @@ def action_log_probabilities(
     if not temperature > 0:
         msg = f"a score needs a temperature above 0, got {temperature}"
         raise ValueError(msg)
-    return run_part(model, _score, batch, temperature, logits_at_once)  # type: ignore[no-any-return]
+    return run_part(model, _score, batch, temperature, logits_at_once, entropy_gradient)  # type: ignore[no-any-return]
 
 
-def _score(model: Any, batch: Batch, temperature: float, logits_at_once: int) -> Scored:
+def _score(model: Any, batch: Batch, temperature: float, logits_at_once: int, entropy_gradient: bool) -> Scored:
     body, head = body_and_head(model)
     device = body.embed_tokens.weight.device
     prefixes = encode_prefixes(body, batch.prefixes)
@@ -90,10 +96,19 @@ def _score(model: Any, batch: Batch, temperature: float, logits_at_once: int) ->
     targets = batch.targets.to(device).flatten().index_select(0, places)
     rows = max(1, logits_at_once // head.weight.shape[0])
     if len(chosen) <= rows:
-        parts = [_token_scores(chosen, targets, head, temperature)]
+        parts = [_token_scores(chosen, targets, head, temperature, entropy_gradient)]
     else:
         parts = [
-            checkpoint(_token_scores, part, ids, head, temperature, use_reentrant=False, preserve_rng_state=False)
+            checkpoint(
+                _token_scores,
+                part,
+                ids,
+                head,
+                temperature,
+                entropy_gradient,
+                use_reentrant=False,
+                preserve_rng_state=False,
+            )
             for part, ids in zip(torch.split(chosen, rows), torch.split(targets, rows), strict=True)
         ]
     row_of = batch.row_of.to(device)
@@ -104,11 +119,16 @@ def _score(model: Any, batch: Batch, temperature: float, logits_at_once: int) ->
     return Scored(*(spread(torch.cat(column)) for column in zip(*parts, strict=True)))
 
 
-def _token_scores(hidden: Tensor, targets: Tensor, head: Any, temperature: float) -> tuple[Tensor, Tensor]:
+def _token_scores(
+    hidden: Tensor, targets: Tensor, head: Any, temperature: float, entropy_gradient: bool
+) -> tuple[Tensor, Tensor]:
     """(tokens, D) -> log-probability of each target and entropy of its distribution, both (tokens,)."""
     log_probabilities = log_softmax(head(hidden), temperature)
-    with torch.no_grad():
-        entropy = entropy_of(log_probabilities)
+    if entropy_gradient:
+        entropy: Tensor = _Entropy.apply(log_probabilities)  # type: ignore[no-untyped-call]
+    else:
+        with torch.no_grad():
+            entropy = entropy_of(log_probabilities)
     return log_probabilities.gather(1, targets[:, None]).squeeze(1), entropy
 
 
@@ -122,3 +142,23 @@ def entropy_of(log_probabilities: Tensor) -> Tensor:
     """Entropy in nats over the last axis; an impossible token adds 0."""
     entropy: Tensor = torch.special.entr(log_probabilities.exp()).sum(dim=-1)
     return entropy
+
+
+class _Entropy(torch.autograd.Function):
+    """:func:`entropy_of` with the gradient ``-p (ln p + 1)`` in each log-probability, 0 at an impossible token.
+
+    Plain autograd would keep two more tensors of (tokens, V), and has no finite gradient where p rounds to 0.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, log_probabilities: Tensor) -> Tensor:
+        ctx.save_for_backward(log_probabilities)
+        return entropy_of(log_probabilities)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        (log_probabilities,) = ctx.saved_tensors
+        p = log_probabilities.exp()
+        slope = (log_probabilities + 1.0).masked_fill_(p == 0, 0.0).mul_(p)
+        product: Tensor = slope.mul_(-gradient.unsqueeze(-1))
+        return product

@@ -13,6 +13,9 @@ with two factors that the two studies of this project set differently:
   deviation of the group's samples. ``batch_std``: ``s`` is that of all samples of the step, while the mean stays the
   group's.
 
+Where the dense signal is a **channel** of its own (``decoupled``), its part of the samples and all the rest (success
+and penalty) are each centred and scaled as above on their own, and the two advantages of a turn are added.
+
 The deviation divides by ``n - 1`` (as ``torch.std`` does in verl and as TRL does), so ``|A_i| <= (n - 1) / sqrt(n)``;
 the population deviation (GRPO-Zero) would be smaller by ``sqrt((n - 1) / n)`` and its bound ``sqrt(n - 1)``.
 
@@ -32,6 +35,7 @@ from headroom.train.reward import Reward
 
 Scope = Literal["trajectory", "pooled_step"]
 Scale = Literal["none", "group_std", "batch_std"]
+Channel = Literal["added", "decoupled"]
 Floats = npt.NDArray[np.float64]
 
 
@@ -67,7 +71,9 @@ def is_dead(samples: Floats) -> bool:
     return len(samples) < 2 or bool((samples == samples[0]).all())
 
 
-def advantages(groups: Sequence[Sequence[Reward]], *, scope: Scope, scale: Scale, epsilon: float) -> list[list[Floats]]:
+def advantages(
+    groups: Sequence[Sequence[Reward]], *, scope: Scope, scale: Scale, epsilon: float, channel: Channel = "added"
+) -> list[list[Floats]]:
     """The advantage of every turn of every episode.
 
     Args:
@@ -75,10 +81,15 @@ def advantages(groups: Sequence[Sequence[Reward]], *, scope: Scope, scale: Scale
         scope: what a sample is; see the module.
         scale: what divides; see the module.
         epsilon: added to the deviation, in units of reward.
+        channel: whether the prediction part is a channel of its own; see the module.
 
     Returns:
         For each group, for each of its episodes of ``T`` turns, float64 (T,).
     """
+    if channel == "decoupled":
+        apart = ([[r.outcome for r in group] for group in groups], [[r.dense for r in group] for group in groups])
+        first, second = (advantages(part, scope=scope, scale=scale, epsilon=epsilon) for part in apart)
+        return [[a + b for a, b in zip(one, two, strict=True)] for one, two in zip(first, second, strict=True)]
     if scope == "trajectory":
         returns = [np.array([r.episode_return for r in group], dtype=np.float64) for group in groups]
         return [

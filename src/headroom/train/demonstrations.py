@@ -25,10 +25,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headroom.agent.grammar import render
-from headroom.agent.prompt import prompt_text
+from headroom.agent.dialect import WEB_PAGES, Dialect, dialect_of
 from headroom.agent.serialise import page_text
 from headroom.config.jobs import DemonstrationsJob, load_job
+from headroom.config.worlds import AlfWorldSettings
 from headroom.files import write_parquet
 from headroom.seeds import derive
 from headroom.worlds.base import Action, History, Observation, World
@@ -36,7 +36,12 @@ from headroom.worlds.base import Action, History, Observation, World
 if TYPE_CHECKING:
     import pandas as pd
 
+    from headroom.config.worlds import WorldSettings
+
 Oracle = Callable[[Sequence[Observation], Sequence[Action]], Action | None]
+"""(observations, actions) of an episode so far -> the next action; None to give up."""
+OracleOf = Callable[[str, int], Oracle]
+"""(task, page seed) -> the oracle of one episode."""
 
 FILE = "demonstrations.parquet"
 COLUMNS = ("task", "seed", "demonstrator", "turn", "utterance", "observation", "action", "page_digest", "hasty")
@@ -65,16 +70,19 @@ class Played:
         return [*self.actions[:-2], last]
 
     def rows(
-        self, hasty: bool = False, demonstrator: int = 0
+        self, hasty: bool = False, demonstrator: int = 0, dialect: Dialect = WEB_PAGES
     ) -> Iterator[tuple[str, int, int, int, str, str, str, str, bool]]:
         """The table rows of a successful episode, in the order of :data:`COLUMNS`."""
         digest = hashlib.sha256(page_text(self.observations[0]).encode("utf-8")).hexdigest()
         utterance = self.observations[0].utterance
         shortened = self.hastily() if hasty else None
         for turn, action in enumerate(self.actions if shortened is None else shortened):
-            prompt = prompt_text(self.observations[: turn + 1], self.actions[:turn])
+            prompt = dialect.prompt_text(self.observations[: turn + 1], self.actions[:turn])
             made_hastily = shortened is not None
-            yield self.task, self.seed, demonstrator, turn, utterance, prompt, render(action), digest, made_hastily
+            # What follows a step that was left out was never seen.
+            facts = {} if made_hastily and turn == len(self.actions) - 2 else dict(self.observations[turn + 1].facts)
+            answer = dialect.write(action, facts)
+            yield self.task, self.seed, demonstrator, turn, utterance, prompt, answer, digest, made_hastily
 
 
 def _advance(episode: Played, observation: Observation, oracle: Oracle, horizon: int, success_above: float) -> None:
@@ -97,16 +105,19 @@ def _advance(episode: Played, observation: Observation, oracle: Oracle, horizon:
 
 def collect(
     world: World,
-    oracles: Mapping[str, Oracle],
+    oracle_of: OracleOf,
     starts: Iterable[tuple[str, int]],
     *,
     horizon: int,
     success_above: float,
     on_end: Callable[[Played], None] = lambda _: None,
 ) -> list[Played]:
-    """Play every (task, page seed) with the task's oracle, :data:`BATCH` episodes side by side.
+    """Play every (task, page seed) with its oracle, :data:`BATCH` episodes side by side.
 
     Args:
+        world: where the episodes are played.
+        oracle_of: asked once for each episode, when it begins.
+        starts: the episodes.
         horizon: actions after which an episode ends as a failure.
         success_above: an episode succeeds when it is done with a raw reward above this.
         on_end: called once for each episode when it is over.
@@ -117,11 +128,11 @@ def collect(
     played: list[Played] = []
     waiting = iter(starts)
     while episodes := [Played(task, seed) for task, seed in islice(waiting, BATCH)]:
-        live = episodes
+        live, oracles = episodes, {id(e): oracle_of(e.task, e.seed) for e in episodes}
         while live:
             histories = [History(e.task, e.seed, tuple(e.actions)) for e in live]
             for episode, observation in zip(live, world.observe(histories), strict=True):
-                _advance(episode, observation, oracles[episode.task], horizon, success_above)
+                _advance(episode, observation, oracles[id(episode)], horizon, success_above)
                 if episode.over:
                     on_end(episode)
             live = [episode for episode in live if not episode.over]
@@ -129,7 +140,12 @@ def collect(
     return played
 
 
-def table(played: Iterable[Played], hasty: Mapping[str, float] | None = None, demonstrators: int = 1) -> pd.DataFrame:
+def table(
+    played: Iterable[Played],
+    hasty: Mapping[str, float] | None = None,
+    demonstrators: int = 1,
+    dialect: Dialect = WEB_PAGES,
+) -> pd.DataFrame:
     """The successful episodes, one row a turn, sorted by (task, seed, demonstrator, turn).
 
     ``hasty`` gives a task's share of demonstrators that shorten the episode; a task in it is shown ``demonstrators``
@@ -143,7 +159,7 @@ def table(played: Iterable[Played], hasty: Mapping[str, float] | None = None, de
         for episode in played
         if not episode.left_out
         for number, hurries in enumerate(_who_hurries(episode, shares, demonstrators))
-        for row in episode.rows(hurries, number)
+        for row in episode.rows(hurries, number, dialect)
     ]
     whole = {"seed": "int64", "demonstrator": "int64", "turn": "int64"}
     frame = pd.DataFrame(rows, columns=list(COLUMNS)).astype(whole)
@@ -184,6 +200,32 @@ def _starts(job: DemonstrationsJob) -> list[tuple[str, int]]:
     return [(task, seed) for task, count in counts.items() for seed in seeds[:count]]
 
 
+def without_oracle(settings: WorldSettings, tasks: Iterable[str]) -> list[str]:
+    """The tasks of a world that nobody can demonstrate, sorted."""
+    return sorted(set(tasks) - set(_scripts(settings)[0]))
+
+
+def oracles_for(settings: WorldSettings, world: World) -> OracleOf:  # noqa: ARG001
+    """Who demonstrates in ``world``, which ``settings`` describe.
+
+    They are scripts that know what an agent has seen, in a text game too: what a planner does, which knows where
+    everything lies, cannot be learned from what the agent reads.
+    """
+    _, oracle = _scripts(settings)
+    return lambda task, _seed: oracle(task)
+
+
+def _scripts(settings: WorldSettings) -> tuple[Iterable[str], Callable[[str], Oracle]]:
+    """The tasks that have an oracle, and what makes it."""
+    if isinstance(settings, AlfWorldSettings):
+        from headroom.worlds.alfworld import oracles as of_game  # type: ignore[import-not-found, unused-ignore]
+
+        return of_game.ORACLES, of_game.oracle
+    from headroom.worlds.miniwob.oracles import ORACLES, oracle
+
+    return ORACLES, oracle
+
+
 def main(
     config: Annotated[Path, typer.Option(help="The resolved settings of this job.")],
     output: Annotated[Path, typer.Option(help="The folder of the result.")],
@@ -192,13 +234,11 @@ def main(
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     from headroom.provenance import record
-    from headroom.worlds.miniwob.oracles import ORACLES, oracle
     from headroom.worlds.open import open_world
 
     job_settings = load_job(config, DemonstrationsJob)
     starts = _starts(job_settings)
-    without = sorted(set(job_settings.tasks) - set(ORACLES))
-    if without:
+    if without := without_oracle(job_settings.world, job_settings.tasks):
         raise SystemExit(f"{config}: tasks: no oracle plays {', '.join(without)}; take them off tasks.candidates")
     with record.job(stage="train.demonstrations", output=output, inputs={}, config=config, seeds={}) as job:
         columns = (TextColumn("demonstrations"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
@@ -209,14 +249,14 @@ def main(
             bar = progress.add_task("", total=len(starts))
             played = collect(
                 world,
-                {task: oracle(task) for task in job_settings.tasks},
+                oracles_for(job_settings.world, world),
                 starts,
                 horizon=job_settings.world.horizon,
                 success_above=job_settings.world.success_above,
                 on_end=lambda episode: progress.update(bar, advance=1, description=episode.task),
             )
         wanted = job_settings.demonstrations
-        frame = table(played, wanted.hasty, wanted.demonstrators)
+        frame = table(played, wanted.hasty, wanted.demonstrators, dialect_of(job_settings.world.kind))
         missing = sorted(set(job_settings.tasks) - set(frame["task"]))
         if missing:
             raise SystemExit(

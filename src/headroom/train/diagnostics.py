@@ -17,9 +17,10 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
-from headroom.agent.episode import Group
-from headroom.train.advantage import Floats
+from headroom.agent.episode import Ending, Group
+from headroom.train.advantage import Floats, Scope
 from headroom.train.checkpoint import shard
+from headroom.train.dark_room import SPREADS, part_spreads
 from headroom.train.loss import TokenLoss
 from headroom.train.processes import ALONE, Processes
 from headroom.train.reward import Reward, scored
@@ -54,13 +55,20 @@ def _mean(values: Sequence[float]) -> float | None:
     return _finite(float(np.mean(values))) if len(values) else None
 
 
-def rollout_row(groups: Sequence[Group], rewards: Sequence[Sequence[Reward]], advantages: list[list[Floats]]) -> Row:
+def rollout_row(
+    groups: Sequence[Group],
+    rewards: Sequence[Sequence[Reward]],
+    advantages: list[list[Floats]],
+    scope: Scope = "trajectory",
+) -> Row:
     """The columns that are known before the update.
 
     ``rewards`` and ``advantages`` are those of the scored episodes of each group, in order. ``live_groups`` is the
     share of groups with an advantage other than 0; ``all_fail_groups`` that of groups in which no scored episode
     succeeds. ``reward_spread`` is the mean over groups of the deviation of the returns inside the group, and
-    ``reward_spread_failing`` the same over all-fail groups, where only penalty and dense signal can differ.
+    ``reward_spread_failing`` the same over all-fail groups, where only penalty and dense signal can differ; the same
+    for each part is in :func:`part_spreads`, whose samples are those of ``scope``. ``prediction_score`` is the mean
+    over turns, ``horizon_share`` the share of episodes that ran to the turn limit.
     """
     episodes = [episode for group in groups for episode in group.episodes if scored(episode)]
     turns = [turn for episode in episodes for turn in episode.turns]
@@ -83,6 +91,9 @@ def rollout_row(groups: Sequence[Group], rewards: Sequence[Sequence[Reward]], ad
         "advantage_mean": _mean(every_advantage.tolist()),
         "advantage_max": _finite(float(np.abs(every_advantage).max(initial=0.0))),
         "turns_mean": _mean([len(episode.turns) for episode in episodes]),
+        "horizon_share": _mean([episode.ending is Ending.HORIZON for episode in episodes]),
+        "prediction_score": _mean([turn.prediction_score for turn in turns if turn.prediction_score is not None]),
+        **part_spreads(rewards, failing, scope),
         "action_tokens": sum(len(turn.action_ids) for turn in turns),
         "excluded_episodes": sum(not scored(episode) for group in groups for episode in group.episodes),
         "invalid_share": _mean([turn.outcome.invalid for turn in turns]),
@@ -191,6 +202,8 @@ COLUMNS: dict[str, str] = {
     "updates": "int64",
     "skipped": "bool",
     "skip_reason": "str",
+    **dict.fromkeys((*SPREADS, "prediction_score", "horizon_share"), "float64"),
+    "early_warning": "bool",
 }  # fmt: skip
 """Columns of ``steps.parquet`` and their types."""
 

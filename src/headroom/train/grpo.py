@@ -3,7 +3,8 @@
 A step plays ``pages_per_step`` pages, ``group_size`` samples of each. A turn (prompt -> action) is one training
 sample; the return of its episode, compared with the other samples of the same page, is its advantage
 (``headroom.train.advantage``); the loss is the clipped ratio with an optional KL term to the initial policy
-(``headroom.train.loss``).
+(``headroom.train.loss``). A dense signal may be paid beside the outcome (``headroom.train.signal``), and the policy
+may be watched on pages of its own (``headroom.train.validation``).
 
 Sources: GRPO, arXiv 2402.03300; Dr. GRPO, 2503.20783; DAPO, 2503.14476; AdamW, 1711.05101. Deviations:
 
@@ -12,7 +13,7 @@ Sources: GRPO, arXiv 2402.03300; Dr. GRPO, 2503.20783; DAPO, 2503.14476; AdamW, 
 - the old log-probabilities are those of the first update's own forward pass, never the sampler's; the distance
   between the two is reported (``sampler_gap``). Where another engine samples (``headroom.policy.engine``), truncated
   importance weights correct for it, and a step begins by handing the weights over, which a canary checks;
-- no dropout, no entropy bonus, no resampling of dead groups; one learning rate a step, for all updates of a rollout;
+- no dropout, no resampling of dead groups; one learning rate a step, for all updates of a rollout;
 - a gradient that is not finite is never applied: it is counted, and ``PATIENCE`` such steps in a row end the run as
   ``diverged``, with the weights that it had;
 - everything random is a function of (run seed, step, group, sample), so a resumed run equals an unbroken one.
@@ -30,6 +31,7 @@ import numpy as np
 import torch
 import typer
 
+from headroom.agent.dialect import check_dialect
 from headroom.agent.episode import Group
 from headroom.config.jobs import GrpoJob, load_job
 from headroom.config.models import Grpo
@@ -40,6 +42,7 @@ from headroom.policy.repeatable import repeatable
 from headroom.seeds import derive
 from headroom.train import adapter as adapters
 from headroom.train.advantage import advantages
+from headroom.train.dark_room import early_warning
 from headroom.train.diagnostics import Row, rollout_row, snapshot, step_line, steps_table, timing_table, weight_change
 from headroom.train.groups import form_groups, group_starts, step_pages, task_set
 from headroom.train.optimiser import adamw
@@ -49,8 +52,10 @@ from headroom.train.processes import start as start_processes
 from headroom.train.reward import Reward, reward, scored
 from headroom.train.rollout import PhaseSeconds, Sampler, rollout
 from headroom.train.schedule import learning_rate
+from headroom.train.signal import dense_reward
 from headroom.train.trainee import Trainee
 from headroom.train.update import NO_LIVE_GROUP, NOT_FINITE, update
+from headroom.train.validation import FILE, POOL, is_due, pages, validate, validation_table
 from headroom.worlds.base import World
 
 PATIENCE = 3
@@ -59,11 +64,12 @@ PATIENCE = 3
 
 @dataclass
 class Run:
-    """What a run has come to: one row a finished step, one row of phase times a step, how it ended, and the tolerance
-    that its engine's canary was held to, in nats (None without a canary)."""
+    """What a run has come to: one row a finished step, one row of phase times a step, one row a validation, how it
+    ended, and the tolerance that its engine's canary was held to, in nats (None without a canary)."""
 
     rows: list[Row] = field(default_factory=list)
     times: list[Row] = field(default_factory=list)
+    validations: list[Row] = field(default_factory=list)
     ending: Literal["finished", "diverged"] = "finished"
     tolerance: float | None = None
 
@@ -80,6 +86,7 @@ def train(
     say: Callable[[str], None] = lambda _: None,
     processes: Processes = ALONE,
     adapter: Path | None = None,
+    validation_seeds: Sequence[int] = (),
 ) -> Run:
     """Train ``policy.model`` in place.
 
@@ -95,15 +102,21 @@ def train(
         say: told one line a step.
         processes: this one among those of the job; all return the same rows.
         adapter: folder that receives a LoRA adapter on its own; ``policy.model`` ends up merged.
+        validation_seeds: pages for validation, where the job has any.
+
+    Raises:
+        ValueError: there are fewer pages for validation than the job asks for.
     """
     settings, model = job.grpo, policy.model.eval()
     engine = open_engine(policy, settings, adapters)
     make = adamw(settings.optimiser, settings.learning_rate)
     trainee = Trainee(model, make, settings.trainer, processes, seed=settings.seed)
     initial = snapshot(trainee)
+    validated = pages(tasks, validation_seeds, settings.validation.pages) if settings.validation.every else []
     run, done = Run(), 0
     if state := trainee.resume(scratch):
         done, run.rows, run.times = state[0], state[1]["rows"], state[1]["times"]
+        run.validations = state[1].get("validations", [])
         say(f"resumed after step {done}")
 
     while done < settings.steps and not diverged(run.rows):
@@ -113,15 +126,20 @@ def train(
                 began = time.perf_counter()
                 gap = engine.sync(model)
                 synced = time.perf_counter() - began
+                if is_due(job, done):
+                    began = time.perf_counter()
+                    run.validations.append(validate(world, policy, engine, job, validated, done, processes))
+                    started += time.perf_counter() - began  # no part of the step
                 groups = collect(world, policy, engine, job, tasks, page_seeds, done, phases, processes)
         except FloatingPointError as error:  # the policy gives no probabilities any more
             say(f"diverged at step {done + 1}: {error}")
             run.ending = "diverged"
             break
-        rewards = score(groups, settings)
+        rewards = score(groups, settings, done)
         estimates = advantages(
-            rewards, scope=settings.advantage_scope, scale=settings.advantage_scale, epsilon=settings.advantage_epsilon
-        )
+            rewards, scope=settings.advantage_scope, scale=settings.advantage_scale,
+            epsilon=settings.advantage_epsilon, channel=settings.signal.channel,
+        )  # fmt: skip
         turns = [turn for group in groups for episode in group.episodes if scored(episode) for turn in episode.turns]
         advantage = torch.from_numpy(np.concatenate([np.zeros(0), *(a for group in estimates for a in group)]))
         rate = learning_rate(
@@ -134,18 +152,24 @@ def train(
         for parameters in trainee.optimiser.param_groups:
             parameters["lr"] = rate
         updated, seconds = update(trainee, reference, turns, advantage, settings)
-        row = {"step": done, "learning_rate": rate, **rollout_row(groups, rewards, estimates), **updated}
-        row["canary_gap"] = gap
-        run.rows.append(row | {"weight_change": weight_change(trainee, initial, processes)})
+        rolled = rollout_row(groups, rewards, estimates, settings.advantage_scope)
+        row = {"step": done, "learning_rate": rate, **rolled, **updated, "canary_gap": gap}
+        row["weight_change"] = weight_change(trainee, initial, processes)
+        run.rows.append(row | {"early_warning": early_warning([*run.rows, row])})
         seconds |= {"seconds_world": phases.world, "seconds_sync": synced, "seconds_generate": phases.generate}
         run.times.append({"step": done, **seconds, "seconds_step": time.perf_counter() - started})
         done += 1
         say(step_line(run.rows[-1], run.times, settings.steps))
         if done % settings.checkpoint_every == 0:
-            trainee.save(scratch, done, {"rows": run.rows, "times": run.times})
+            extra = {"rows": run.rows, "times": run.times}
+            trainee.save(scratch, done, extra | ({"validations": run.validations} if validated else {}))
 
     if diverged(run.rows):
         run.ending = "diverged"
+    if run.ending == "finished" and is_due(job, done):
+        with trainee.whole():
+            engine.sync(model)
+            run.validations.append(validate(world, policy, engine, job, validated, done, processes))
     run.tolerance = engine.tolerance
     trainee.finish(adapter)
     return run
@@ -186,8 +210,11 @@ def collect(
     return processes.together(play)
 
 
-def score(groups: Sequence[Group], settings: Grpo) -> list[list[Reward]]:
-    """The rewards of the scored episodes of each group: an infrastructure failure has none and enters no baseline."""
+def score(groups: Sequence[Group], settings: Grpo, step: int = 0) -> list[list[Reward]]:
+    """The rewards of the scored episodes of each group at ``step`` of the run, which decides the weight of a signal.
+
+    An infrastructure failure has none and enters no baseline.
+    """
     return [
         [
             reward(
@@ -195,6 +222,7 @@ def score(groups: Sequence[Group], settings: Grpo) -> list[list[Reward]]:
                 success=settings.reward_success,
                 failure=settings.reward_failure,
                 invalid_action=settings.reward_invalid_action,
+                prediction=dense_reward(episode, settings.signal, seed=settings.seed, step=step, steps=settings.steps),
             )
             for episode in group.episodes
             if scored(episode)
@@ -239,6 +267,9 @@ def main(
     ):
         tasks = task_set(task_sets, job.grpo.tasks)
         try:
+            check_dialect(init, job.world.kind)
+            if job.grpo.validation.every:
+                pages(tasks, pool(POOL), job.grpo.validation.pages)
             policy = load_policy(init)
             reference = _reference(policy, init, job.grpo)
         except ValueError as error:
@@ -248,7 +279,7 @@ def main(
                 run = train(
                     policy, reference, world, job, tasks, pool("train"), scratch=running.scratch(),
                     say=lambda line: print(f"{job.grpo.run}  {line}", flush=True) if processes.first else None,
-                    processes=processes, adapter=running.output / "adapter",
+                    processes=processes, adapter=running.output / "adapter", validation_seeds=pool(POOL),
                 )  # fmt: skip
             except EngineError as error:
                 raise SystemExit(str(error)) from error
@@ -260,6 +291,8 @@ def main(
             raise SystemExit(str(error)) from error
         write_parquet(running.output / "steps.parquet", steps_table(run.rows))
         write_parquet(running.output / "timing.parquet", timing_table(run.times))
+        if job.grpo.validation.every:
+            write_parquet(running.output / FILE, validation_table(run.validations))
         running.ending = run.ending
         running.notes |= {
             "steps": len(run.rows),

@@ -2,10 +2,11 @@
 
 For a token with probability ratio ``rho = pi / pi_old`` and advantage ``A``,
 
-    l = -min(rho A, clip(rho, 1 - clip_low, 1 + clip_high) A) + kl_beta * k3,
+    l = -min(rho A, clip(rho, 1 - clip_low, 1 + clip_high) A) + kl_beta * k3 - entropy_bonus * H,
     k3 = pi_ref / pi - ln(pi_ref / pi) - 1 >= 0
 
-(PPO, arXiv 1707.06347; GRPO, 2402.03300; "clip-higher", DAPO, 2503.14476; k3, joschu.net/blog/kl-approx.html).
+(PPO, arXiv 1707.06347; GRPO, 2402.03300; "clip-higher", DAPO, 2503.14476; k3, joschu.net/blog/kl-approx.html;
+H is the entropy of the token's whole distribution in nats, Mnih et al., 1602.01783).
 The loss of a step is the weighted sum of ``l`` over the agent's own tokens. A weight depends on its sequence alone
 and is computed from **all** sequences of the step before any of them is put into a microbatch:
 
@@ -16,11 +17,11 @@ and is computed from **all** sequences of the step before any of them is put int
 A sequence is one turn. Sequences of dead groups count in the denominators, as in TRL.
 
 Where another engine sampled, its softmax differs from the trainer's by rounding, and the data are slightly off-policy:
-the clipped term (never the KL term, as in TRL) of each token is then multiplied by ``min(pi_old / pi_sampler, C)``,
+the clipped term (never KL and entropy, as in TRL) of each token is then multiplied by ``min(pi_old / pi_sampler, C)``,
 truncated importance sampling (Ionides, JCGS 17(2), 2008; Yao et al., fengyao.notion.site/off-policy-rl, 2025).
 
 Deviations: the ratio is per token, never per sequence; k3 is differentiated as it stands and is not multiplied by the
-ratio (TRL's ``use_bias_correction_kl``); there is no entropy bonus.
+ratio (TRL's ``use_bias_correction_kl``).
 """
 
 from __future__ import annotations
@@ -99,6 +100,8 @@ def policy_loss(
     kl_beta: float = 0.0,
     reference_log_probabilities: Tensor | None = None,
     importance: Tensor | None = None,
+    entropy_bonus: float = 0.0,
+    entropy: Tensor | None = None,
 ) -> TokenLoss:
     """The loss of one microbatch; losses and gradients of the microbatches of a step add up to the step's.
 
@@ -113,12 +116,16 @@ def policy_loss(
         kl_beta: weight of k3.
         reference_log_probabilities: (B, A), needed when ``kl_beta`` is positive; given alone, k3 is only reported.
         importance: (B, A), from :func:`importance_weights`; None where the trainer's own softmax sampled.
+        entropy_bonus: weight of the entropy.
+        entropy: (B, A) in nats, with gradient; needed when ``entropy_bonus`` is positive, else not read.
 
     Raises:
-        ValueError: ``kl_beta`` is positive and there is no reference.
+        ValueError: ``kl_beta`` is positive and there is no reference, or ``entropy_bonus`` is and there is no entropy.
     """
     if kl_beta > 0 and reference_log_probabilities is None:
         raise ValueError("kl_beta is positive, so the loss needs the reference's log-probabilities")
+    if entropy_bonus > 0 and entropy is None:
+        raise ValueError("entropy_bonus is positive, so the loss needs the entropy of each token")
     # A replaced input, not a masked output: 0 * nan is nan, and padding may hold anything.
     own = log_probabilities.masked_fill(~mask, 0.0)
     log_ratio = own - old_log_probabilities.detach().masked_fill(~mask, 0.0)
@@ -134,6 +141,8 @@ def policy_loss(
         kl = log_reference_ratio.expm1() - log_reference_ratio
         if kl_beta > 0:
             token_loss = token_loss + kl_beta * kl
+    if entropy_bonus > 0 and entropy is not None:
+        token_loss = token_loss - entropy_bonus * entropy.masked_fill(~mask, 0.0)
     loss = (token_loss.masked_fill(~mask, 0.0) * weights.to(own.dtype).unsqueeze(1)).sum()
     ratio, log_ratio, kl = ratio.detach(), log_ratio.detach(), kl.detach()
     return TokenLoss(

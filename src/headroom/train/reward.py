@@ -39,6 +39,16 @@ class Reward:
             raise ValueError(msg)
 
     @property
+    def outcome(self) -> Reward:
+        """This reward without its prediction part."""
+        return Reward(self.success, self.penalty, np.zeros_like(self.prediction))
+
+    @property
+    def dense(self) -> Reward:
+        """The prediction part alone."""
+        return Reward(0.0, np.zeros_like(self.penalty), self.prediction)
+
+    @property
     def episode_return(self) -> float:
         """The sum of all parts. ``fsum`` rounds once, so that equal parts in any order give equal returns."""
         return math.fsum([self.success, *self.penalty.tolist(), *self.prediction.tolist()])
@@ -64,7 +74,7 @@ def reward(
     success: float,
     failure: float,
     invalid_action: float,
-    prediction: Sequence[float] | None = None,
+    prediction: Sequence[float] | Floats | None = None,
 ) -> Reward:
     """Pay an episode.
 

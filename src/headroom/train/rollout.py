@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
@@ -22,11 +22,10 @@ import numpy.typing as npt
 
 from headroom.agent.codec import EncodedPrompt
 from headroom.agent.episode import Ending, Episode, Turn
-from headroom.agent.grammar import parse
-from headroom.agent.prompt import prompt_text
 from headroom.policy.load import Policy
 from headroom.policy.sampler import Generation
 from headroom.seeds import derive
+from headroom.train.signal import prediction_score
 from headroom.worlds.base import Action, History, Observation, World
 
 Start = tuple[str, int, int]
@@ -135,7 +134,7 @@ def rollout(
             playing: list[_Live] = []
             for episode, observation in zip(part.live, observations, strict=True):
                 if part.turn:
-                    episode.turns[-1] = _with_outcome(episode.turns[-1], observation)
+                    episode.turns[-1] = _answered(policy, episode.turns[-1], observation)
                 episode.observations.append(observation)
                 ending = _ending(observation, last=part.turn == horizon)
                 if ending is None:
@@ -167,7 +166,7 @@ def _prompts(policy: Policy, live: Sequence[_Live]) -> list[EncodedPrompt]:
     known: dict[str, EncodedPrompt] = {}
     prompts = []
     for episode in live:
-        text = prompt_text(episode.observations, episode.actions)
+        text = policy.codec.dialect.prompt_text(episode.observations, episode.actions)
         if text not in known:
             known[text] = policy.codec.encode_prompt(text)
         prompts.append(known[text])
@@ -176,17 +175,19 @@ def _prompts(policy: Policy, live: Sequence[_Live]) -> list[EncodedPrompt]:
 
 def _act(policy: Policy, episode: _Live, prompt: EncodedPrompt, generation: Generation) -> None:
     text = policy.codec.decode_action(generation.ids, prompt)
-    action = parse(text)
+    action = policy.codec.dialect.parse(text)
     episode.actions.append(action)
     episode.history = episode.history.then(action)
-    # The outcome is not known before the world has answered: it is filled in by _with_outcome.
+    # The outcome is not known before the world has answered: it is filled in by _answered.
     episode.turns.append(
         Turn(prompt.ids, generation.ids, generation.log_probabilities, text, episode.observations[-1].outcome)
     )
 
 
-def _with_outcome(turn: Turn, observation: Observation) -> Turn:
-    return Turn(turn.prompt_ids, turn.action_ids, turn.log_probabilities, turn.action_text, observation.outcome)
+def _answered(policy: Policy, turn: Turn, observation: Observation) -> Turn:
+    """The turn with what the world made of it: the outcome, and how right the prediction of ``observation`` was."""
+    score = prediction_score(policy.codec.dialect.prediction(turn.action_text), observation.facts)
+    return replace(turn, outcome=observation.outcome, prediction_score=score)
 
 
 def _ending(observation: Observation, *, last: bool) -> Ending | None:

@@ -22,6 +22,7 @@ import typer
 
 from headroom.agent import tokenizer
 from headroom.agent.codec import Codec, SlotCodec
+from headroom.agent.dialect import WEB_PAGES, Dialect, dialect_named
 from headroom.config.jobs import SftJob, load_job
 from headroom.config.models import PretrainedModel, Sft, TinyModel, model_files
 from headroom.files import write_parquet
@@ -71,14 +72,21 @@ def read_demonstrations(folder: Path) -> pd.DataFrame:
     return table.sort_values(["task", "seed", "turn"], ignore_index=True)
 
 
-def initialise(model: TinyModel | PretrainedModel, table: pd.DataFrame, seed: int) -> tuple[Any, Codec]:
-    """The untrained model and its codec; a tiny model's vocabulary comes from the demonstrations alone."""
+def initialise(
+    model: TinyModel | PretrainedModel, table: pd.DataFrame, seed: int, dialect: Dialect = WEB_PAGES
+) -> tuple[Any, Codec]:
+    """The untrained model and its codec; a tiny model's vocabulary comes from the demonstrations alone.
+
+    The codec speaks ``dialect``, whatever a released model spoke before.
+    """
     if isinstance(model, PretrainedModel):
-        policy: Policy = load_policy(model, dtype="float32")
+        policy: Policy = load_policy(model, dtype="float32", dialect=dialect)
         return policy.model, policy.codec
     columns = (table[name].tolist() for name in ("task", "seed", "observation", "action"))
     turns = [tokenizer.Turn(*row) for row in zip(*columns, strict=True)]
-    codec = SlotCodec.build(turns, slot_count=model.slots, closed_share=model.closed_share, context=model.context)
+    codec = SlotCodec.build(
+        turns, slot_count=model.slots, closed_share=model.closed_share, context=model.context, dialect=dialect
+    )
     fresh = tiny_model(model, vocabulary=codec.size, pad_id=codec.pad_id, end_ids=codec.end_ids, seed=seed)
     return fresh, codec
 
@@ -195,8 +203,8 @@ def main(
         record_job(processes, "train.sft", output, "sft", **framing) as job,
     ):
         try:
-            table = read_demonstrations(demonstrations)
-            model, codec = initialise(settings.model, table, settings.sft.seed)
+            table, dialect = read_demonstrations(demonstrations), dialect_named(settings.dialect)
+            model, codec = initialise(settings.model, table, settings.sft.seed, dialect)
             examples = encode(table, codec)
             run = train(
                 model, examples, settings.sft, scratch=job.scratch("sft"), processes=processes,

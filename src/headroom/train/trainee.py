@@ -89,11 +89,13 @@ class Trainee:
         """The masters, in the model's order."""
         return iter(self.masters.values())
 
-    def score(self, batch: Batch, temperature: float = 1.0) -> Scored:
+    def score(self, batch: Batch, temperature: float = 1.0, *, entropy_gradient: bool = False) -> Scored:
         """``action_log_probabilities`` of the model as it stands."""
         chunk = self.trainer.logits_chunk
         at_once = LOGITS_AT_ONCE if chunk is None else chunk * body_and_head(self.model)[1].weight.shape[0]
-        return action_log_probabilities(self.model, batch, temperature, logits_at_once=at_once)
+        return action_log_probabilities(
+            self.model, batch, temperature, logits_at_once=at_once, entropy_gradient=entropy_gradient
+        )
 
     def score_base(self, batch: Batch, temperature: float = 1.0) -> Tensor:
         """Log-probabilities of the model without its adapter, float32 (B, A), without gradient."""

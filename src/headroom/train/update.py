@@ -56,7 +56,7 @@ def update(
         for place, (batch, counts) in enumerate(batches):
             started = time.perf_counter()
             with trainee.learning(live):
-                own, entropy = trainee.score(batch, settings.temperature)
+                own, entropy = trainee.score(batch, settings.temperature, entropy_gradient=settings.entropy_bonus > 0)
             mask = batch.action_mask.to(own.device)
             if number == 0:
                 old.append(own.detach())  # the policy that collected is still this one, so the ratio is exactly 1
@@ -69,11 +69,11 @@ def update(
             result = policy_loss(
                 own, old[place], advantage[rows].to(own), mask, weights[rows].to(own), clip_low=settings.clip_low,
                 clip_high=settings.clip_high, kl_beta=settings.kl_beta, reference_log_probabilities=anchor[place],
-                importance=importance[place],
+                importance=importance[place], entropy_bonus=settings.entropy_bonus, entropy=entropy,
             )  # fmt: skip
             if counts:
                 statistics.add(
-                    result, entropy, mask,
+                    result, entropy.detach(), mask,
                     with_reference=reference is not None, importance=importance[place], cap=cap,
                 )  # fmt: skip
             scored_at = time.perf_counter()

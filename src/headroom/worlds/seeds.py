@@ -1,4 +1,4 @@
-"""Page seeds: four disjoint pools, listed in ``workflow/data/seeds.tsv``, and how far their pages overlap.
+"""Page seeds: five disjoint pools, listed in ``workflow/data/seeds.tsv``, and how far their pages overlap.
 
 Disjoint seeds need not give disjoint pages: a task with few contents shows the same page under many seeds.
 :func:`content_overlap` measures that.
@@ -19,7 +19,7 @@ from headroom.files import write_text
 from headroom.seeds import derive
 from headroom.worlds.base import History, Observation, World
 
-POOLS: dict[str, int] = {"train": 2000, "selection": 100, "reading": 100, "evaluation": 100}
+POOLS: dict[str, int] = {"train": 2000, "selection": 100, "reading": 100, "evaluation": 100, "validation": 100}
 """Pool name to its number of seeds. A pool is used for nothing but what it is called after."""
 
 BITS = 31  # the pages seed their generator with an integer; 31 bits are exact in every tool that may read the list

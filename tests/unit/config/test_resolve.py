@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from headroom.agent.dialect import dialect_of
 from headroom.config import jobs, resolve
 from headroom.config.models import Run
 from headroom.config.schema import drift
@@ -69,6 +70,9 @@ def test_every_scale_resolves_into_files_that_their_stages_can_read(project: Pat
         assert (job.grpo.warmup_steps > 0) == (run.schedule == "cosine")
     for policy in resolved.policies:
         assert jobs.load_job(folder / "evaluate" / f"{policy}.json", jobs.EvaluateJob).policy == policy
+    for init in resolved.inits:
+        job_of_init = jobs.load_job(folder / "sft" / f"{init}.json", jobs.SftJob)
+        assert job_of_init.dialect == dialect_of(resolved.study.world.kind).name
     for name, model in (("demonstrations", jobs.DemonstrationsJob), ("select", jobs.SelectJob)):
         jobs.load_job(folder / f"{name}.json", model)
 

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 from headroom.agent.codec import EncodedPrompt
+from headroom.agent.dialect import WEB_PAGES
 from headroom.config.models import MiniWobSettings
 from headroom.measure import evaluate, play
 from headroom.policy.load import Policy
@@ -38,6 +39,7 @@ class FakeCodec:
     """Id 1 is a press of "Yes", anything else of "No"."""
 
     end_ids = (0,)
+    dialect = WEB_PAGES
 
     def encode_prompt(self, text: str) -> EncodedPrompt:
         return EncodedPrompt(np.array([len(text)], np.int32))
@@ -163,3 +165,15 @@ def test_a_policy_without_finite_probabilities_says_nothing_and_its_neighbours_a
     answers = sampler.generate(prompts, temperature=1.0, seeds=range(5), max_new_tokens=4)
     assert [int(answer.ids[0]) for answer in answers] == [3, 1, 4, 1, 5]
     assert sampler.silenced == 2
+
+
+def test_a_checkpoint_of_another_world_is_refused_before_the_world_opens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headroom.worlds.open.open_world", lambda *_: pytest.fail("the world was opened"))
+    (tmp_path / "agent.json").write_text('{"dialect": "text game"}')
+    with (
+        pytest.raises(ValueError, match=r"speaks the dialect 'text game', but world\.kind miniwob needs 'web pages'"),
+        play.open_player(tmp_path, MiniWobSettings(), seed=0, max_new_tokens=8),
+    ):
+        pass

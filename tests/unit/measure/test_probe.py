@@ -12,6 +12,7 @@ import pytest
 from synthetic_episodes import episode
 
 import headroom.worlds.miniwob.world as miniwob
+from headroom.agent.dialect import WEB_PAGES
 from headroom.config.jobs import ProbeJob, dump_job
 from headroom.config.models import MiniWobSettings, Probe, WorldSettings
 from headroom.files import write_json, write_parquet, write_text
@@ -46,6 +47,8 @@ class Encoded:
 
 class FakeCodec:
     """One id a character."""
+
+    dialect = WEB_PAGES
 
     def encode_prompt(self, text: str) -> Encoded:
         return Encoded(np.frombuffer(text.encode(), dtype=np.uint8).astype(np.int32))

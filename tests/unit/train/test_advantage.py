@@ -152,6 +152,66 @@ def test_p1_the_shaping_coefficient_cancels_under_the_group_deviation(scope: Sco
     np.testing.assert_allclose(shaped(0.1, "none"), 100 * shaped(0.001, "none"), rtol=1e-9)  # centred only: it fades
 
 
+@pytest.mark.parametrize(("epsilon", "within"), [(1e-8, 1e-4), (1e-6, 2e-3)])
+def test_p1_holds_in_a_failing_group_of_pooled_turns_for_any_weight_that_epsilon_does_not_reach(
+    epsilon: float, within: float
+) -> None:
+    """A sweep over the weight of a dense signal is flat: 0.01, 0.1 and 1 teach the same. 200 turns, as in the study."""
+    chance = np.random.default_rng(1)
+    phi = [chance.choice([0.0, 0.5, 1.0], size=50) for _ in range(4)]
+
+    def shaped(weight: float) -> np.ndarray:
+        group = [dense((weight * np.diff(row, prepend=0.0)).tolist()) for row in phi]
+        return np.concatenate(advantages([group], scope="pooled_step", scale="group_std", epsilon=epsilon)[0])
+
+    for weight in (0.01, 0.1):
+        np.testing.assert_allclose(shaped(weight), shaped(1.0), atol=within * np.abs(shaped(1.0)).max())
+    assert np.abs(shaped(0.01)).max() > 1.0
+
+
+def test_p2_in_pooled_turns_a_signal_that_no_longer_varies_teaches_nothing() -> None:
+    shape = np.random.default_rng(2).normal(size=(4, 50))
+    sizes = []
+    for spread in (1e-2, 1e-7, 1e-9, 0.0):
+        group = [dense((0.7 + spread * row).tolist()) for row in shape]
+        result = advantages([group], scope="pooled_step", scale="group_std", epsilon=1e-6)[0]
+        sizes.append(float(np.abs(np.concatenate(result)).max()))
+    assert sizes[0] > 2.0
+    assert sizes == sorted(sizes, reverse=True)
+    assert sizes[2] < 5e-3
+    assert sizes[3] == 0.0
+
+
+def test_a_channel_of_its_own_by_hand() -> None:
+    """Two episodes of one and two turns: outcome 1 and 0, a penalty of -0.5, signals 0.2, 0.0 and 0.4."""
+    group = [
+        Reward(1.0, np.array([0.0]), np.array([0.2])),
+        Reward(0.0, np.array([-0.5, 0.0]), np.array([0.0, 0.4])),
+    ]
+    plain = advantages([group], scope="pooled_step", scale="none", epsilon=1e-6, channel="decoupled")[0]
+    outcome_mean, signal_mean = 0.5 / 3, 0.6 / 3
+    np.testing.assert_allclose(plain[0], [(1.0 - outcome_mean) + (0.2 - signal_mean)])
+    np.testing.assert_allclose(plain[1], [-0.5 - outcome_mean - signal_mean, -outcome_mean + 0.4 - signal_mean])
+    scaled = advantages([group], scope="pooled_step", scale="group_std", epsilon=0.0, channel="decoupled")[0]
+    outcomes, signals = np.array([1.0, -0.5, 0.0]), np.array([0.2, 0.0, 0.4])
+    wanted = (outcomes - outcomes.mean()) / outcomes.std(ddof=1) + (signals - signals.mean()) / signals.std(ddof=1)
+    np.testing.assert_allclose(np.concatenate(scaled), wanted)
+    whole = advantages([group], scope="trajectory", scale="group_std", epsilon=0.0, channel="decoupled")[0]
+    root = 1 / np.sqrt(2)
+    np.testing.assert_allclose(whole[0], [root - root], atol=1e-12)  # outcome 1 against -0.5, signal 0.2 against 0.4
+    np.testing.assert_allclose(whole[1], [0.0, 0.0], atol=1e-12)
+
+
+@every_setting
+def test_without_a_signal_a_channel_of_its_own_changes_no_bit(scope: Scope, scale: Scale) -> None:
+    groups = [[outcome(1.0, 2), outcome(0.0, 3), Reward(0.0, np.array([-0.1]), np.zeros(1))], [outcome(0.3)] * 2]
+    one = advantages(groups, scope=scope, scale=scale, epsilon=1e-6)
+    two = advantages(groups, scope=scope, scale=scale, epsilon=1e-6, channel="decoupled")
+    for first, second in zip(one, two, strict=True):
+        for a, b in zip(first, second, strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
 def test_p1_does_not_hold_for_the_signal_once_outcomes_differ() -> None:
     def share(weight: float) -> float:
         group = [dense([weight]), dense([0.0]), dense([0.0], success=1.0)]

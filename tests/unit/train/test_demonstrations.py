@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import sys
+import types
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
+from toy_game import COMMANDS, POOL, ROOMS, TASKS, FakeGame
+
+from headroom.agent.dialect import TEXT_GAME
+from headroom.config.worlds import AlfWorldSettings, MiniWobSettings
 from headroom.files import write_parquet
 from headroom.train import demonstrations
-from headroom.train.demonstrations import collect, left_out, table
+from headroom.train.demonstrations import collect, left_out, oracles_for, table, without_oracle
 from headroom.worlds.base import Action, Element, History, Observation
 
 
@@ -42,11 +49,12 @@ def press_nine(observations: Sequence[Observation], actions: Sequence[Action]) -
     return Action("click", "button", "9")
 
 
-ORACLES = {"count": count_up, "blunder": press_nine}
+def an_oracle(task: str, seed: int) -> demonstrations.Oracle:
+    return {"count": count_up, "blunder": press_nine}[task]
 
 
 def play(starts: Sequence[tuple[str, int]], horizon: int = 9) -> list[demonstrations.Played]:
-    return collect(FakeCountingWorld(), ORACLES, starts, horizon=horizon, success_above=0.5)
+    return collect(FakeCountingWorld(), an_oracle, starts, horizon=horizon, success_above=0.5)
 
 
 def test_a_successful_episode_is_one_row_a_turn_with_what_was_known_at_that_turn() -> None:
@@ -80,14 +88,14 @@ def test_the_order_of_the_starts_and_their_batches_do_not_change_a_byte(tmp_path
 
 def test_episodes_are_played_side_by_side() -> None:
     world = FakeCountingWorld()
-    collect(world, ORACLES, [("count", n) for n in (1, 2, 3)], horizon=9, success_above=0.5)
+    collect(world, an_oracle, [("count", n) for n in (1, 2, 3)], horizon=9, success_above=0.5)
     assert world.batches == [3, 3, 2, 1]
 
 
 def test_each_episode_reports_its_end_once() -> None:
     ended: list[int] = []
     starts = [("count", n) for n in (3, 1, 2)]
-    collect(FakeCountingWorld(), ORACLES, starts, horizon=9, success_above=0.5, on_end=lambda e: ended.append(e.seed))
+    collect(FakeCountingWorld(), an_oracle, starts, horizon=9, success_above=0.5, on_end=lambda e: ended.append(e.seed))
     assert sorted(ended) == [1, 2, 3]
 
 
@@ -128,6 +136,33 @@ def test_each_page_of_a_hasty_task_is_shown_by_hasty_and_careful_demonstrators_i
     assert (shown.sum(axis=1) == 2).all()  # of every page, not only on average
     careful = frame[~frame["hasty"]].drop(columns="demonstrator").reset_index(drop=True)
     assert careful.equals(table(play(starts)).drop(columns="demonstrator"))
+
+
+def test_a_text_game_is_demonstrated_with_what_will_be_seen_next() -> None:
+    def walk(task: str, seed: int) -> demonstrations.Oracle:
+        return lambda observations, actions: Action("command", text=COMMANDS[len(actions)])
+
+    start = next(seed for seed in POOL if seed % len(ROOMS) == 1)  # the animal of the first task is in the second room
+    played = collect(FakeGame(), walk, [(TASKS[0], start)], horizon=4, success_above=0.5)
+    frame = table(played, dialect=TEXT_GAME)
+    assert list(frame["action"]) == ['do "go to attic" expect "attic" "yes"', 'do "go to bath" expect "bath" "yes"']
+    assert 'command "go to attic"' in frame["observation"][0]
+    assert 'do "go to attic" -> ok' in frame["observation"][1]
+    # A hasty demonstrator was never where the step that is left out would have led.
+    assert list(table(played, {TASKS[0]: 1.0}, dialect=TEXT_GAME)["action"]) == ['do "go to bath"']
+
+
+def test_each_world_has_its_demonstrators(monkeypatch: pytest.MonkeyPatch) -> None:
+    pages, game = MiniWobSettings(), AlfWorldSettings()
+    world = FakeCountingWorld()
+    assert callable(oracles_for(pages, world)("click-button", 7))
+    assert without_oracle(pages, ["click-button", "no-such-task"]) == ["no-such-task"]
+    scripts = types.SimpleNamespace(ORACLES={"find": None}, oracle=lambda task: f"the script of {task}")
+    package = types.ModuleType("headroom.worlds.alfworld")
+    package.oracles = scripts  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "headroom.worlds.alfworld", package)
+    assert oracles_for(game, world)("find", 7) == "the script of find"
+    assert without_oracle(game, ["find", "lose"]) == ["lose"]
 
 
 def test_a_task_that_nobody_hurries_is_shown_once_whatever_the_number_of_demonstrators() -> None:

@@ -24,7 +24,7 @@ from toy_grpo import (
     weights,
 )  # fmt: skip
 
-from headroom.config.jobs import dump_job
+from headroom.config.jobs import GrpoJob, dump_job
 from headroom.train.diagnostics import steps_table
 from headroom.train.grpo import PATIENCE, main
 from headroom.train.optimiser import adamw
@@ -120,7 +120,7 @@ def test_killed_at_random_moments_it_ends_with_the_bytes_of_an_unbroken_run(tmp_
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     process = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     assert int(process.stdout.split()[-1]) >= 3, process.stderr
-    for name in ("weights", "steps.parquet"):
+    for name in ("weights", "steps.parquet", "validation.parquet"):
         assert (tmp_path / "broken" / name).read_bytes() == (tmp_path / "unbroken" / name).read_bytes()
 
 
@@ -152,11 +152,8 @@ class FakeBrowser(FakeButtonsWorld):
     def __init__(self, settings: Any) -> None:
         super().__init__()
 
-    def __enter__(self) -> FakeBrowser:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
+    def counts(self) -> dict[str, int]:
+        return {}
 
 
 @pytest.mark.parametrize("bad", [set(), set(range(100))], ids=["finished", "diverged"])
@@ -181,6 +178,47 @@ def test_the_stage_leaves_a_checkpoint_tables_and_a_record_however_it_ends(
     assert set(json.loads((tmp_path / "out" / "manifest.json").read_text())) >= {"steps.parquet"}
     assert len(pd.read_parquet(tmp_path / "out" / "timing.parquet")) == (PATIENCE if bad else 5)
     assert (tmp_path / "out" / "checkpoint" / "model.safetensors").is_file()
+
+
+def a_stage(folder: Path, job: GrpoJob) -> tuple[Path, Path, Path, Path]:
+    """The files that the stage reads, and where it writes."""
+    (folder / "init").mkdir()
+    (folder / "init" / "weights").write_text("a stand-in; the loader is replaced")
+    (folder / "task_sets.json").write_text(json.dumps({"mastered": TASKS, "headroom": []}))
+    (folder / "job.json").write_text(dump_job(job))
+    return folder / "job.json", folder / "init", folder / "task_sets.json", folder / "out"
+
+
+def test_the_stage_leaves_a_table_of_validations_only_where_there_were_any(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headroom.train.grpo.load_policy", lambda _: toy_policy())
+    monkeypatch.setattr("headroom.worlds.miniwob.world.MiniWob", FakeBrowser)
+    for name, changes in (("with", {"validation": {"every": 2, "pages": 6}}), ("without", {})):
+        (tmp_path / name).mkdir()
+        main(*a_stage(tmp_path / name, toy_job(4, **changes)))
+    table = pd.read_parquet(tmp_path / "with" / "out" / "validation.parquet")
+    assert list(table["step"]) == [0, 2, 4]
+    assert (table["episodes"] == 6).all()
+    assert table["prediction_score"].isna().all()  # a web page has nothing to predict
+    assert "validation.parquet" in json.loads((tmp_path / "with" / "out" / "manifest.json").read_text())
+    assert not (tmp_path / "without" / "out" / "validation.parquet").exists()
+    same = [(tmp_path / name / "out" / "steps.parquet").read_bytes() for name in ("with", "without")]
+    assert same[0] == same[1]
+
+
+def test_a_checkpoint_of_another_world_or_too_many_validation_pages_stop_the_stage_before_its_world_opens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headroom.worlds.open.open_world", lambda *_: pytest.fail("the world was opened"))
+    (tmp_path / "other").mkdir()
+    other = a_stage(tmp_path / "other", toy_job(4))
+    (tmp_path / "other" / "init" / "agent.json").write_text('{"dialect": "text game"}')
+    with pytest.raises(SystemExit, match=r"speaks the dialect 'text game', but world\.kind miniwob"):
+        main(*other)
+    (tmp_path / "many").mkdir()
+    with pytest.raises(SystemExit, match=r"validation\.pages is 999"):
+        main(*a_stage(tmp_path / "many", toy_job(4, validation={"every": 1, "pages": 999})))
 
 
 def test_an_empty_task_set_fails_with_one_line_and_a_logged_attempt(

@@ -25,6 +25,13 @@ CASES: dict[str, dict[str, Any]] = {
     "recomputed": GRPO | {"trainer": {"gradient_checkpointing": True, "logits_chunk": 3}},
     "masters": GRPO | {"trainer": {"precision": "bfloat16_masters", "gradient_checkpointing": True}},
     "lora masters": GRPO | {"trainer": {"precision": "bfloat16_masters", "lora": LORA}},
+    "watched": GRPO
+    | {
+        "trainer": {"logits_chunk": 3},
+        "entropy_bonus": 0.05,
+        "signal": {"kind": "noise", "channel": "decoupled"},
+        "validation": {"every": 2, "pages": 5},
+    },
     "sft": {"stage": "sft"},
     "seeing": GRPO | {"trainer": {}, "seeing": True},
     "seeing lora": GRPO | {"trainer": {"lora": LORA}, "seeing": True},
@@ -79,7 +86,7 @@ def movement(case: Path) -> float:
     return max(float((value - begun[name]).abs().max()) for name, value in load_file(case / "weights").items())
 
 
-@pytest.mark.parametrize("name", ["full", "lora", "recomputed", "sft"])
+@pytest.mark.parametrize("name", ["full", "lora", "recomputed", "watched", "sft"])
 def test_two_processes_end_with_the_weights_of_one(one: Path, two: Path, name: str) -> None:
     assert movement(one / name) > 1e-3
     assert distance(one / name, two / name) < TOLERANCE
@@ -106,8 +113,11 @@ def test_two_processes_in_bfloat16_end_near_the_weights_of_one(one: Path, two: P
     assert apart.norm() < 0.25 * moved.norm()
 
 
-@pytest.mark.parametrize("name", ["full", "lora", "recomputed"])
+@pytest.mark.parametrize("name", ["full", "lora", "recomputed", "watched"])
 def test_two_processes_report_the_rows_of_one(one: Path, two: Path, name: str) -> None:
+    validations = [json.loads((folder / name / "validations.json").read_text()) for folder in (one, two)]
+    assert validations[0] == validations[1]
+    assert [row["step"] for row in validations[0]] == ([0, 2, 4] if name == "watched" else [])
     mine, theirs = (json.loads((folder / name / "rows.json").read_text()) for folder in (one, two))
     assert any(row["updates"] == 2 for row in mine)
     for first, second in zip(mine, theirs, strict=True):

@@ -5,8 +5,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+import toy_game
 
 from headroom.agent.codec import EncodedPrompt
+from headroom.agent.dialect import WEB_PAGES
 from headroom.agent.episode import Ending, Group
 from headroom.policy.load import Policy
 from headroom.policy.sampler import Generation
@@ -48,7 +50,7 @@ class FakeWorld:
 class FakeCodec:
     """Letters as ids; 0 ends."""
 
-    end_ids, pad_id, size = (0,), 1, 256
+    end_ids, pad_id, size, dialect = (0,), 1, 256, WEB_PAGES
 
     def __init__(self):
         self.encoded = []
@@ -129,6 +131,31 @@ def test_a_turn_stores_what_the_sampler_made_and_the_outcome_that_followed():
     assert bytes(turn.action_ids.astype(np.uint8)).decode() == CLICK + "\0"
     assert turn.log_probabilities.tolist() == [-0.5] * len(turn.action_ids)
     assert turn.outcome is Outcome.OK
+
+
+def test_each_turn_carries_how_right_its_prediction_of_the_next_observation_was_the_last_turn_too():
+    """The attic is predicted, the bath is not, the cellar in half; in the end the cat is found there."""
+    scripts = [
+        ["go to attic", "attic", "yes"],
+        ["go to bath"],
+        ["dance", "bath", "yes"],
+        ["go to cellar", "bath", "yes"],
+    ]
+
+    class Scripted:
+        def __init__(self):
+            self.left = [np.array([*map(toy_game.WORDS.index, words), 1], np.int32) for words in scripts]
+
+        def generate(self, prompts, **rest):
+            ids = self.left.pop(0)
+            return [Generation(ids, np.zeros(len(ids), np.float32), np.zeros(len(ids), np.float32))]
+
+    codec = toy_game.FakeGameCodec()
+    (found,) = play([("find-cat", 2, 0)], world=toy_game.FakeGame(), codec=codec, sampler=Scripted())
+    assert found.success
+    assert [turn.prediction_score for turn in found.turns] == [1.0, 0.0, 1.0, 0.5]
+    assert [turn.outcome for turn in found.turns] == [Outcome.OK, Outcome.OK, Outcome.UNSUPPORTED, Outcome.OK]
+    assert play([("count", 1, 0)])[0].turns[0].prediction_score is None  # a page has nothing to predict
 
 
 def test_an_episode_does_not_depend_on_those_beside_it():

@@ -14,6 +14,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from headroom.agent.codec import SlotCodec
+from headroom.agent.dialect import TEXT_GAME
 from headroom.config.jobs import SftJob, dump_job
 from headroom.config.models import PretrainedModel, Sft, TinyModel
 from headroom.policy.load import load_policy, save_policy
@@ -285,6 +286,25 @@ def test_the_stage_leaves_a_checkpoint_tables_and_a_record(tmp_path, monkeypatch
     assert isinstance(policy.codec, SlotCodec)
     assert len(pd.read_parquet(tmp_path / "out" / "steps.parquet")) == 4
     assert (tmp_path / "out" / "run.json").is_file()
+
+
+def test_a_policy_that_learned_a_text_game_says_so_wherever_it_started(tmp_path):
+    _, codec = sft.initialise(MODEL, demonstrations(), 0, TEXT_GAME)
+    assert codec.dialect is TEXT_GAME
+    given = tmp_path / "given"
+    save_policy(*sft.initialise(MODEL, demonstrations(), 0), given)
+    assert not (given / "agent.json").exists()
+    write_job(tmp_path, PretrainedModel(name_or_path=str(given), dtype="float32"), steps=1)
+    job = SftJob.model_validate_json((tmp_path / "sft.json").read_bytes())
+    (tmp_path / "sft.json").write_text(dump_job(job.model_copy(update={"dialect": "text game"})))
+    threads = torch.get_num_threads()
+    try:
+        sft.main(tmp_path / "sft.json", tmp_path / "demonstrations", tmp_path / "out")
+    finally:
+        torch.use_deterministic_algorithms(False)
+        torch.set_num_threads(threads)
+    assert (tmp_path / "out" / "checkpoint" / "agent.json").is_file()
+    assert load_policy(tmp_path / "out" / "checkpoint").codec.dialect is TEXT_GAME
 
 
 def test_a_folder_of_weights_is_where_it_starts_and_every_file_of_it_is_in_the_record(tmp_path):

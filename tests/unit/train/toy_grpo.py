@@ -19,6 +19,7 @@ import numpy as np
 import torch
 
 from headroom.agent.codec import EncodedPrompt
+from headroom.agent.dialect import WEB_PAGES, Dialect
 from headroom.agent.episode import Turn
 from headroom.config.jobs import GrpoJob
 from headroom.config.models import Grpo, MiniWobSettings, TinyModel
@@ -31,6 +32,7 @@ from headroom.train.batch import Example, make_batch
 from headroom.train.diagnostics import steps_table
 from headroom.train.grpo import Run, collect, train
 from headroom.train.rollout import PhaseSeconds
+from headroom.train.validation import validation_table
 from headroom.worlds.base import Action, Element, History, Observation, Outcome
 
 BUTTONS = ("ash", "birch", "cedar", "dogwood")
@@ -77,6 +79,7 @@ class FakeCodec:
 
     end_ids = (1,)
     size = len(WORDS)
+    dialect: Dialect = WEB_PAGES
 
     def __init__(self, pad_id: int = PAD) -> None:
         self.pad_id = pad_id
@@ -148,7 +151,9 @@ def run_toy(
     """Train the toy policy, with a reference where the job has a KL term."""
     policy = policy or toy_policy()
     reference = toy_policy().model.requires_grad_(False) if job.grpo.kl_beta > 0 else None
-    run = train(policy, reference, world or FakeButtonsWorld(), job, TASKS, POOL, scratch=scratch)
+    run = train(
+        policy, reference, world or FakeButtonsWorld(), job, TASKS, POOL, scratch=scratch, validation_seeds=POOL
+    )
     return policy, run
 
 
@@ -167,11 +172,15 @@ def weights(policy: Policy) -> torch.Tensor:
 
 
 def one_run(scratch: Path, output: Path) -> None:
-    """One run with everything that has a state: KL, several updates a rollout, momentum, decay, cosine."""
-    settings = {"kl_beta": 0.05, "updates_per_rollout": 2, "schedule": "cosine", "optimiser": {"weight_decay": 0.01}}
+    """One run with everything that has a state: KL, several updates a rollout, momentum, decay, cosine, validation."""
+    settings = {
+        "kl_beta": 0.05, "updates_per_rollout": 2, "schedule": "cosine", "optimiser": {"weight_decay": 0.01},
+        "signal": {"kind": "noise", "schedule": "cosine"}, "validation": {"every": 3, "pages": 4},
+    }  # fmt: skip
     policy, run = run_toy(toy_job(steps=40, **settings), scratch)
     output.mkdir(parents=True, exist_ok=True)
     write_parquet(output / "steps.parquet", steps_table(run.rows))
+    write_parquet(output / "validation.parquet", validation_table(run.validations))
     (output / "weights").write_bytes(weights(policy).numpy().tobytes())
 
 

@@ -60,11 +60,14 @@ def grpo_case(folder: Path, scratch: Path, settings: dict[str, Any], processes: 
         reference = policy.model if job.grpo.trainer.lora else of().model.requires_grad_(False)
     run = grpo.train(
         policy, reference, FakeButtonsWorld(), job, TASKS, POOL,
-        scratch=scratch, processes=processes, adapter=folder / "adapter",
+        scratch=scratch, processes=processes, adapter=folder / "adapter", validation_seeds=POOL,
     )  # fmt: skip
-    assert len(set(processes.gather(json.dumps(run.rows)))) == 1, "the processes disagree about the rows"
+    assert len(set(processes.gather(json.dumps([run.rows, run.validations])))) == 1, (
+        "the processes disagree about the rows"
+    )
     if processes.first:
         (folder / "rows.json").write_text(json.dumps(run.rows))
+        (folder / "validations.json").write_text(json.dumps(run.validations))
     return policy
 
 
