@@ -170,7 +170,7 @@ def test_a_policy_without_finite_probabilities_says_nothing_and_its_neighbours_a
 def test_a_checkpoint_of_another_world_is_refused_before_the_world_opens(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headroom.worlds.open.open_world", lambda _: pytest.fail("the world was opened"))
+    monkeypatch.setattr("headroom.worlds.open.open_world", lambda *_: pytest.fail("the world was opened"))
     (tmp_path / "agent.json").write_text('{"dialect": "text game"}')
     with (
         pytest.raises(ValueError, match=r"speaks the dialect 'text game', but world\.kind miniwob needs 'web pages'"),

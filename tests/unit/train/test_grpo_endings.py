@@ -152,11 +152,8 @@ class FakeBrowser(FakeButtonsWorld):
     def __init__(self, settings: Any) -> None:
         super().__init__()
 
-    def __enter__(self) -> FakeBrowser:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
+    def counts(self) -> dict[str, int]:
+        return {}
 
 
 @pytest.mark.parametrize("bad", [set(), set(range(100))], ids=["finished", "diverged"])
@@ -213,7 +210,7 @@ def test_the_stage_leaves_a_table_of_validations_only_where_there_were_any(
 def test_a_checkpoint_of_another_world_or_too_many_validation_pages_stop_the_stage_before_its_world_opens(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headroom.worlds.open.open_world", lambda _: pytest.fail("the world was opened"))
+    monkeypatch.setattr("headroom.worlds.open.open_world", lambda *_: pytest.fail("the world was opened"))
     (tmp_path / "other").mkdir()
     other = a_stage(tmp_path / "other", toy_job(4))
     (tmp_path / "other" / "init" / "agent.json").write_text('{"dialect": "text game"}')
