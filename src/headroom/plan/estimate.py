@@ -22,14 +22,11 @@ from headroom.policy.files import ARCHITECTURES
 
 TABLE = "benchmarks/cost.csv"
 RUNS = "benchmarks/cost_runs.csv"
-WORLD = "benchmarks/world_speed.json"
+WORLD, TEXT_WORLD = "benchmarks/world_speed.json", "benchmarks/alfworld_speed.json"
 WRITE_BYTES = 1e9
 """Assumed: bytes of a checkpoint written a second, to a shared file system."""
 PROCESSOR_FLOPS = 2e10
 """Assumed: float64 operations a second and thread, of ranks and spectra."""
-TEXT_GAME_SECONDS = 0.017
-"""Processor seconds of a step or a reset of a text game: 17 ms of ALFWorld's engine, a prototype's measurement, until
-finished runs of a scale say more. There is no browser; what a model takes is fitted on MiniWoB++ at scale tiny."""
 TB, GB = 1e12, 1e9
 
 
@@ -95,13 +92,21 @@ def whole_jobs(project: Path) -> Whole:
 
 
 def world_seconds(project: Path, world: WorldSettings | None = None) -> float:
-    """Processor seconds of a step or a reset of a world (default: of a page, as measured)."""
-    if isinstance(world, AlfWorldSettings):
-        return TEXT_GAME_SECONDS
+    """Processor seconds of a step or a reset of a world (default: of a page), as measured.
+
+    Of a text game there is no browser: its step, and its load shared out over an episode to the horizon, as if each
+    episode loaded its own. What a model takes is fitted on MiniWoB++ at scale tiny, whatever the world.
+    """
+    name = TEXT_WORLD if isinstance(world, AlfWorldSettings) else WORLD
     try:
-        return float(json.loads((project / WORLD).read_bytes())["ours_cpu_milliseconds_per_step_or_reset"]) / 1000
+        found = json.loads((project / name).read_bytes())
+        if not isinstance(world, AlfWorldSettings):
+            return float(found["ours_cpu_milliseconds_per_step_or_reset"]) / 1000
+        size = "full" if world.games == "released" else "default"
+        load = float(found[f"{size}_ours_milliseconds_per_load"]) / (world.horizon + 1)
+        return (float(found[f"{size}_ours_lockstep_milliseconds_per_step"]) + load) / 1000
     except (OSError, ValueError, KeyError) as error:
-        raise ConfigError(f"{WORLD}: cannot be read ({error}); type: python benchmarks/world_speed.py") from error
+        raise ConfigError(f"{name}: cannot be read ({error}); type: python {name.replace('.json', '.py')}") from error
 
 
 def estimate(
