@@ -67,6 +67,7 @@ def both(tmp_path_factory: pytest.TempPathFactory, copy_project: Callable[[Path]
     return made
 
 
+DRAWN_FROM_RANKS = {"figure_data", "draw", "claims"}
 IN_A_WORLD = {"demonstrations", "overlap", "select", "reading", "evaluate", "grpo", "probe", "graft"}
 
 
@@ -79,6 +80,10 @@ def test_an_edit_of_one_world_makes_no_job_of_the_other_stale(both) -> None:
             for scale, world in scales.items():
                 rules = {job.split()[0] for job in both.stale(scale=scale)}
                 assert rules >= IN_A_WORLD if world == edited else not rules, (edited, scale)
+    with both.edited("src/headroom/agent/text_game.py"):
+        assert {job.split()[0] for job in both.stale(scale="dark-room-smoke")} >= IN_A_WORLD | {"sft"}
+        # Hidden states are measured without a world, so their closure has both.
+        assert {job.split()[0] for job in both.stale(scale="smoke")} <= {"rank", "mechanism"} | DRAWN_FROM_RANKS
     with both.edited("src/headroom/worlds/open.py"):
         for scale in scales:
             assert {job.split()[0] for job in both.stale(scale=scale)} >= IN_A_WORLD

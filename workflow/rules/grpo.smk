@@ -28,6 +28,8 @@ rule grpo:
         "<logs>/grpo/{run}.log",
     conda:
         WORKFLOW.conda("train", samples=True)
+    # First what most hangs on, so that no long chain is left for the end.
+    priority: lambda wildcards: 2 if wildcards.run in WORKFLOW.resolved.mechanism.grafted else 1
     threads: WORKFLOW.resources("grpo").threads
     resources:
         mem_mb=WORKFLOW.resources("grpo").mem_mb,

@@ -108,6 +108,7 @@ rule graft:
         "<logs>/graft/{run}.log",
     conda:
         WORKFLOW.conda("train")
+    priority: 1
     threads: WORKFLOW.resources("graft").threads
     resources:
         mem_mb=WORKFLOW.resources("graft").mem_mb,

@@ -13,7 +13,6 @@ from typing import Protocol
 
 from headroom.agent import grammar, prompt
 from headroom.agent.grammar import quote
-from headroom.agent.text_game import TextGame
 from headroom.worlds.base import Action, Observation
 
 FILE = "agent.json"
@@ -117,10 +116,8 @@ class WebPages:
 
 
 WEB_PAGES = WebPages()
-TEXT_GAME = TextGame()
 
-_OF_KIND: dict[str, Dialect] = {"miniwob": WEB_PAGES, "alfworld": TEXT_GAME}
-_BY_NAME: dict[str, Dialect] = {dialect.name: dialect for dialect in _OF_KIND.values()}
+_NAMES = {"miniwob": WEB_PAGES.name, "alfworld": "text game"}
 
 
 def dialect_of(kind: str) -> Dialect:
@@ -129,9 +126,9 @@ def dialect_of(kind: str) -> Dialect:
     Raises:
         ValueError: there is no such world.
     """
-    if kind not in _OF_KIND:
-        raise ValueError(f"world.kind {kind!r}: no dialect; known are {', '.join(_OF_KIND)}")
-    return _OF_KIND[kind]
+    if kind not in _NAMES:
+        raise ValueError(f"world.kind {kind!r}: no dialect; known are {', '.join(_NAMES)}")
+    return dialect_named(_NAMES[kind])
 
 
 def dialect_named(name: str) -> Dialect:
@@ -140,9 +137,13 @@ def dialect_named(name: str) -> Dialect:
     Raises:
         ValueError: there is no such dialect.
     """
-    if name not in _BY_NAME:
-        raise ValueError(f"dialect {name!r} is unknown; known are {', '.join(_BY_NAME)}")
-    return _BY_NAME[name]
+    if name == WEB_PAGES.name:
+        return WEB_PAGES
+    if name != _NAMES["alfworld"]:
+        raise ValueError(f"dialect {name!r} is unknown; known are {', '.join(_NAMES.values())}")
+    from headroom.agent.text_game import TEXT_GAME  # here: jobs of the other world neither load nor depend on it
+
+    return TEXT_GAME
 
 
 def read_dialect(folder: Path) -> Dialect:

@@ -92,3 +92,6 @@ class TextGame:
 
 def _past(action: Action) -> str:
     return past_malformed(action) if action.verb == MALFORMED else f"{DO} {quote(action.text)}"
+
+
+TEXT_GAME = TextGame()

@@ -44,6 +44,7 @@ from headroom.config.load import (
 )
 from headroom.config.mechanism import Chosen, chosen, mechanism_jobs
 from headroom.config.models import Arm, EvaluationPlan, Grpo, Resources, Row, Settings, Strict, Study
+from headroom.provenance.closure import world_of
 
 __all__ = [
     "RUNS_TABLE",
@@ -132,13 +133,13 @@ def _arm(run: Arm, grpo: Grpo) -> DarkRoomArm:
 
 
 def _worlds(jobs: Mapping[str, Strict]) -> dict[str, str]:
-    """Stage -> the kind of world that the settings of its jobs name."""
+    """Stage -> the kind of world that the settings of its jobs name, or whose dialect they name."""
     found = {}
     for name, job in jobs.items():
-        world = getattr(job, "world", None)
-        if world is not None:
+        kind = world_of(job.model_dump(include={"world", "dialect"}))
+        if kind is not None:
             stage = name.split("/")[0]
-            found[f"{'train' if stage in ('demonstrations', 'grpo') else 'measure'}.{stage}"] = str(world.kind)
+            found[f"{'train' if stage in ('demonstrations', 'sft', 'grpo') else 'measure'}.{stage}"] = kind
     return found
 
 

@@ -28,9 +28,12 @@ DATA_FILES = {"headroom.worlds.seeds": ("workflow/data/seeds.tsv",)}
 
 WORLDS: Mapping[str, tuple[str, ...]] = {
     "miniwob": ("headroom.worlds.miniwob.",),
-    "alfworld": ("headroom.worlds.alfworld.",),
+    "alfworld": ("headroom.worlds.alfworld.", "headroom.agent.text_game."),
 }
 """Kind of world -> beginnings of the names of what only its jobs can load, a dot behind each."""
+
+DIALECTS = {"web pages": "miniwob", "text game": "alfworld"}
+"""What an agent is taught to read and write -> the kind of world that it is for; a test holds it to the agent's own."""
 
 WITHOUT_EFFECT = ("headroom.config.", "headroom.provenance.")
 """Modules that cannot change a result. Records say how it was made; the settings' models reach a job only through the
@@ -63,7 +66,10 @@ def _imports(path: Path, name: str, is_package: bool) -> frozenset[str]:
 
 
 def world_of(content: object) -> str | None:
-    """The kind of the world that a job's settings (their JSON) name; None without one, or where it is not known."""
+    """The kind of the world that a job's settings (their JSON) name, or the one whose dialect they name; None without
+    either, or where it is not known."""
+    if isinstance(content, dict) and content.get("dialect") in DIALECTS:
+        return DIALECTS[content["dialect"]]
     world = content.get("world") if isinstance(content, dict) else None
     kind = world.get("kind") if isinstance(world, dict) else None
     return kind if kind in WORLDS else None

@@ -12,15 +12,15 @@ from test_codec import _plain_tokenizer
 from headroom.agent.codec import PlainCodec, SlotCodec, load_codec
 from headroom.agent.dialect import (
     FILE,
-    TEXT_GAME,
     WEB_PAGES,
     check_dialect,
     dialect_named,
     dialect_of,
     read_dialect,
 )
-from headroom.agent.text_game import INSTRUCTIONS, LOCATION, OBJECTS
+from headroom.agent.text_game import INSTRUCTIONS, LOCATION, OBJECTS, TEXT_GAME
 from headroom.agent.tokenizer import Turn
+from headroom.provenance.closure import DIALECTS, WORLDS
 from headroom.worlds.base import Action, Element, Observation, Outcome
 
 COMMANDS = ("go to cabinet 1", "open drawer 12", "put pen 3 in/on desk 1", "look")
@@ -227,5 +227,6 @@ def test_a_checkpoint_of_another_world_is_refused(tmp_path: Path) -> None:
 def test_each_world_has_its_dialect() -> None:
     assert dialect_of("miniwob") is dialect_named("web pages") is WEB_PAGES
     assert dialect_of("alfworld") is dialect_named("text game") is TEXT_GAME
+    assert {dialect_of(kind).name: kind for kind in WORLDS} == DIALECTS
     with pytest.raises(ValueError, match=r"world\.kind 'chess'"):
         dialect_of("chess")

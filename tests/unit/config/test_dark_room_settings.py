@@ -120,7 +120,7 @@ def test_every_job_of_the_dark_room_that_names_a_world_names_alfworld_and_none_d
     assert set(found.worlds.values()) == {"alfworld"}
     assert set(found.worlds) == {
         "train.demonstrations", "train.grpo", "measure.overlap", "measure.select", "measure.reading",
-        "measure.evaluate", "measure.probe", "measure.graft",
+        "measure.evaluate", "measure.probe", "measure.graft", "train.sft",
     }  # fmt: skip
     names = {Path(name).stem for name in found.files}
     assert "dark_room" in names

@@ -130,14 +130,18 @@ WORLD_STAGES = (
 )  # fmt: skip
 
 
+def dotted(name: str) -> str:
+    """The module of a file in ``src/``."""
+    return name.removeprefix("src/").removesuffix(".py").replace("/", ".")
+
+
 @pytest.mark.parametrize("stage", WORLD_STAGES)
 def test_a_job_rests_on_its_own_world_and_on_no_other(stage: str) -> None:
     every = set(closure.digests(stage))
     for kind in closure.WORLDS:
         own = set(closure.digests(stage, world=kind))
-        others = {
-            name for name in every if any(f"/worlds/{other}/" in name for other in closure.WORLDS if other != kind)
-        }
+        begins = tuple(begin for other in closure.WORLDS if other != kind for begin in closure.WORLDS[other])
+        others = {name for name in every if f"{dotted(name)}.".startswith(begins)}
         assert others, "without a kind both are followed"
         assert own == every - others
         assert any(f"/worlds/{kind}/" in name for name in own)
@@ -154,7 +158,8 @@ def test_a_job_whose_settings_name_no_world_rests_on_none(stage: str) -> None:
 
 def test_the_kind_of_a_world_is_read_from_a_jobs_settings() -> None:
     assert closure.world_of({"world": {"kind": "alfworld"}}) == "alfworld"
-    for other in ({}, {"world": None}, {"world": {"kind": "mars"}}, None, [], {"world": {}}):
+    assert closure.world_of({"dialect": "text game"}) == "alfworld"
+    for other in ({}, {"dialect": "klingon"}, {"world": None}, {"world": {"kind": "mars"}}, None, [], {"world": {}}):
         assert closure.world_of(other) is None
 
 

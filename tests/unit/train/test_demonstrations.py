@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from toy_game import COMMANDS, POOL, ROOMS, TASKS, FakeGame
 
-from headroom.agent.dialect import TEXT_GAME
+from headroom.agent.text_game import TEXT_GAME
 from headroom.config.worlds import AlfWorldSettings, MiniWobSettings
 from headroom.files import write_parquet
 from headroom.train import demonstrations

@@ -14,7 +14,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from headroom.agent.codec import SlotCodec
-from headroom.agent.dialect import TEXT_GAME
+from headroom.agent.text_game import TEXT_GAME
 from headroom.config.jobs import SftJob, dump_job
 from headroom.config.models import PretrainedModel, Sft, TinyModel
 from headroom.policy.load import load_policy, save_policy

@@ -12,8 +12,8 @@ import torch
 from toy_grpo import toy_job
 
 from headroom.agent.codec import EncodedPrompt
-from headroom.agent.dialect import TEXT_GAME, Dialect
-from headroom.agent.text_game import LOCATION, OBJECTS
+from headroom.agent.dialect import Dialect
+from headroom.agent.text_game import LOCATION, OBJECTS, TEXT_GAME
 from headroom.config.jobs import GrpoJob
 from headroom.policy.load import Policy
 from headroom.policy.score import action_log_probabilities

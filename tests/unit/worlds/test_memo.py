@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headroom.worlds.base import Action, Element, History, Observation
-from headroom.worlds.miniwob.memo import Memo, size_of
+from headroom.worlds.memo import Memo, size_of
 
 
 def page(text: str) -> Observation:

@@ -23,7 +23,7 @@ from headroom.worlds.alfworld import engine, package
 from headroom.worlds.alfworld.released import Released
 from headroom.worlds.alfworld.scenes import TASKS, GameFile, check_bounds, game
 from headroom.worlds.base import Action, Element, History, Observation, Outcome
-from headroom.worlds.miniwob.memo import Memo
+from headroom.worlds.memo import Memo
 
 MOST_GAMES = 512  # that are kept between questions, about 0.2 MB each
 MOST_POSITIONS = 50_000  # of all of them, about 3 kB each

@@ -14,10 +14,10 @@ from typing import Self
 
 from headroom.config.models import MiniWobSettings
 from headroom.worlds.base import Action, Element, History, Observation, Outcome
+from headroom.worlds.memo import Memo
 from headroom.worlds.miniwob import pages
 from headroom.worlds.miniwob.browser import BrowserError
 from headroom.worlds.miniwob.chromium import find_chromium
-from headroom.worlds.miniwob.memo import Memo
 from headroom.worlds.miniwob.pool import START_SECONDS, PagePool, WorldStatistics
 from headroom.worlds.miniwob.shared import open_shared
 from headroom.worlds.miniwob.tasks import EXCLUDED, TASKS, page_folder
