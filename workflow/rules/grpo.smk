@@ -26,10 +26,10 @@ rule grpo:
         record="<results>/grpo/{run}/run.json",
     log:
         "<logs>/grpo/{run}.log",
-    conda:
-        WORKFLOW.conda("train", samples=True)
     # First what most hangs on, so that no long chain is left for the end.
     priority: lambda wildcards: 2 if wildcards.run in WORKFLOW.resolved.mechanism.grafted else 1
+    conda:
+        WORKFLOW.conda("train", samples=True)
     threads: WORKFLOW.resources("grpo").threads
     resources:
         mem_mb=WORKFLOW.resources("grpo").mem_mb,

@@ -106,9 +106,9 @@ rule graft:
         record="<results>/graft/{run}/run.json",
     log:
         "<logs>/graft/{run}.log",
+    priority: 1
     conda:
         WORKFLOW.conda("train")
-    priority: 1
     threads: WORKFLOW.resources("graft").threads
     resources:
         mem_mb=WORKFLOW.resources("graft").mem_mb,
