@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 import pytest
 
-from headroom.worlds.base import Action, Element, Observation, Outcome
+from headroom.worlds.base import Action, Element, History, Observation, Outcome
 
 pytestmark = pytest.mark.browser
 
@@ -266,3 +267,35 @@ def test_a_malformed_action_costs_a_turn_of_page_time(stage: Open) -> None:
     seen = page.act(Action("malformed", text="clik it"))
     assert seen.outcome is Outcome.MALFORMED
     assert logged(seen) == ["later"]
+
+
+CLOSING = {
+    "disabled": ("field.disabled = true", "field.disabled = false"),
+    "hidden": ("field.style.display = 'none'", "field.style.display = ''"),
+    "invisible": ("field.style.visibility = 'hidden'", "field.style.visibility = ''"),
+}
+
+
+@pytest.mark.parametrize("how", CLOSING)
+def test_the_focus_leaves_a_field_that_closes_at_once_and_without_an_event(stage: Open, how: str) -> None:
+    """A browser takes it when it draws a frame; how an episode was come by must not decide whether one was drawn."""
+    close, reopen = CLOSING[how]
+    page = stage(
+        '<input id="field" aria-label="Field">',
+        f"""
+        var field = document.getElementById('field');
+        field.oninput = function () {{
+          setTimeout(function () {{ {close}; }}, 300);
+          setTimeout(function () {{ {reopen}; note(document.activeElement === field ? 'kept' : 'lost'); }}, 900);
+        }};
+        field.onblur = function () {{ note('blur'); }};
+        field.addEventListener('focusout', function () {{ note('focusout'); }});
+        """,
+    )
+    filled = page.act(Action("fill", "textbox", "Field", text="x"))
+    time.sleep(0.3)
+    later = page.act(Action("malformed"))
+    assert not any("focused" in seen.states for seen in (*filled.elements, *later.elements))
+    assert logged(later) == ["lost"]
+    page.world.observe([History(page.history.task, 77)])
+    assert page.look() == later

@@ -55,6 +55,22 @@ def test_what_one_job_saw_another_is_told_but_for_one_in_256(tmp_path: Path) -> 
     assert 1 <= len(to_check) <= 30
 
 
+def test_all_can_be_played_and_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    browser = tmp_path / "browser"
+    browser.touch()
+    monkeypatch.setenv(shared.VARIABLE, str(tmp_path))
+    monkeypatch.setenv(shared.CHECK, "1")
+    memo = shared.open_shared(browser, tmp_path)
+    assert memo is not None
+    memo.remember(pages(300))
+    assert memo.known(pages(300)) == ({}, pages(300))
+    for said in ("", "many", "-3", "100000"):
+        monkeypatch.setenv(shared.CHECK, said)
+        memo = shared.open_shared(browser, tmp_path)
+        assert memo is not None
+        assert len(memo.known(pages(300))[0]) > 280
+
+
 def test_a_wrong_memory_is_found_counted_and_no_longer_used(tmp_path: Path) -> None:
     seen = pages(2000)
     memo = SharedMemo(tmp_path, "x")

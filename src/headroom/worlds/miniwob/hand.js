@@ -57,6 +57,19 @@ const focusable = (node) => ancestors(node).find((element) =>
   element.matches("input, select, textarea, button, a[href], [tabindex], [contenteditable=''], [contenteditable=true], area[href], summary, label")
   && !element.matches(":disabled")) ?? null;
 
+// What is disabled or hidden cannot keep the focus. A browser takes it away, without an event, when it next draws a
+// frame, whenever that is; here it goes at once, or equal actions would end in states that differ by their timing.
+const silence = (event) => event.stopImmediatePropagation();
+H.releaseFocus = () => {
+  const active = document.activeElement;
+  if (!active || active === document.body) return;
+  const shown = active.getClientRects().length > 0 && getComputedStyle(active).visibility === "visible";
+  if (shown && !active.matches(":disabled")) return;
+  for (const name of ["blur", "focusout"]) window.addEventListener(name, silence, true);
+  active.blur?.();
+  for (const name of ["blur", "focusout"]) window.removeEventListener(name, silence, true);
+};
+
 const moveFocus = (node) => {
   const target = focusable(node);
   const active = document.activeElement;

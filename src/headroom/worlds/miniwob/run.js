@@ -94,6 +94,7 @@ const reset = async (seed, rebuild) => {
   window.scrollTo(0, 0);
   H.tick(SETTLE_MS);
   await microtasks();
+  H.releaseFocus();
   await imagesReady();
 };
 
@@ -104,8 +105,10 @@ const play = async (job) => {
     if (window.WOB_DONE_GLOBAL) break;
     outcome = H.act(action);
     await microtasks();
+    H.releaseFocus();
     H.tick(TICK_MS);
     await microtasks();
+    H.releaseFocus();
     await imagesReady();
   }
   const done = Boolean(window.WOB_DONE_GLOBAL);

@@ -5,8 +5,9 @@ training seed meet the same pages, and every policy is evaluated on the same one
 would go into playing them again.
 
 What is remembered never decides a result, and is watched: of each 256 answers that could be given from memory, one is
-played in the browser all the same and compared. The first that differs ends the use of the memory for the job, the
-browser's answer stands, and the count is in the job's record (``notes.pages``).
+played in the browser all the same and compared (``HEADROOM_PAGES_CHECK`` names another number; 1 plays all). The first
+that differs ends the use of the memory for the job, the browser's answer stands, and the count is in the job's record
+(``notes.world``), where ``headroom verify`` reports it.
 
 One SQLite file an *identity*: the sources of this package, the version of the pages, the browser's executable. Another
 browser or another driver never sees it. Deleting it costs time only; so does a damaged one, which is left aside.
@@ -28,6 +29,9 @@ from headroom.worlds.base import Element, History, Observation, Outcome
 VARIABLE = "HEADROOM_PAGES"
 """Environment variable: the folder of the files; unset or empty, nothing is remembered on disk."""
 
+CHECK = "HEADROOM_PAGES_CHECK"
+"""Environment variable: one answer in so many is played all the same, 256 by default; 1 plays and compares all."""
+
 ASKED_AT_ONCE = 500  # SQLite's bound on the variables of a statement is 999 in old builds
 WAIT_SECONDS = 10.0
 _FORMAT = 1
@@ -42,6 +46,7 @@ def identity(chromium: Path, pages: Path) -> str:
         pages: folder of the task pages; what they share lies beside it.
     """
     digest = hashlib.sha256(str(_FORMAT).encode())
+    pages = pages.resolve()
     for path in (chromium.resolve(), *sorted(pages.glob("*.html")), *sorted(pages.parent.glob("core/*"))):
         state = path.stat()
         digest.update(f"{path}\0{state.st_size}\0{state.st_mtime_ns}\0".encode("utf-8", "surrogateescape"))
@@ -90,8 +95,9 @@ def unpack(packed: bytes) -> Observation:
 class SharedMemo:
     """Observations of other jobs, and of this one for them. Never raises: without a sound file it remembers nothing."""
 
-    def __init__(self, folder: Path, name: str) -> None:
-        """Open ``folder/name.sqlite``, made if it is not there."""
+    def __init__(self, folder: Path, name: str, one_in: int = 256) -> None:
+        """Open ``folder/name.sqlite``, made if it is not there; ``one_in`` answers is played and compared."""
+        self._one_in = one_in
         self.checked = self.mismatched = 0
         self._connection: sqlite3.Connection | None = None
         path = folder / f"{name}.sqlite"
@@ -122,7 +128,7 @@ class SharedMemo:
                 marks = ",".join("?" * len(some))
                 rows = self._connection.execute(f"SELECT key, page FROM pages WHERE key IN ({marks})", some)  # noqa: S608 (question marks alone)
                 for found, page in rows:
-                    (to_check if found[0] == 0 else answers)[by_key[found]] = unpack(page)
+                    (to_check if found[0] % self._one_in == 0 else answers)[by_key[found]] = unpack(page)
         except (sqlite3.Error, ValueError):
             self.close()
             return {}, {}
@@ -162,4 +168,9 @@ class SharedMemo:
 def open_shared(chromium: Path, pages: Path) -> SharedMemo | None:
     """The memory that ``HEADROOM_PAGES`` names; None where it names none."""
     folder = os.environ.get(VARIABLE)
-    return SharedMemo(Path(folder), identity(chromium, pages)) if folder else None
+    if not folder:
+        return None
+    one_in = os.environ.get(CHECK, "")
+    # A part of a byte decides, so that no more than 256 can be told apart.
+    share = min(256, max(1, int(one_in))) if one_in.isdecimal() else 256
+    return SharedMemo(Path(folder), identity(chromium, pages), share)
