@@ -47,6 +47,7 @@ def check(project: Project, node: Node, log: Log | None) -> list[Finding]:
         *_parents(project, node),
         *_log(project, node, log),
         *_clock(project, node),
+        *_remembered(node),
     ]
     return sorted(set(found))
 
@@ -107,6 +108,15 @@ def _arithmetic(project: Project, node: Node) -> Iterator[Finding]:
         size = sum(entry.size for entry in item.files.values())
         if item.kind == "directory" and (item.sha256, item.size) != (manifest.digest(item.files), size):
             yield Finding(node.record, "record", f"the digest of input {item.name} does not follow from its files")
+
+
+def _remembered(node: Node) -> Iterator[Finding]:
+    """Observations of other jobs that this one was given, and that the browser, asked all the same, did not confirm."""
+    world = node.run.notes.get("world")
+    wrong = world.get("remembered_wrongly", 0) if isinstance(world, dict) else 0
+    if wrong:
+        message = f"{wrong} remembered observations were not what the browser answered; run it again without them"
+        yield Finding(node.record, "record", message)
 
 
 def _config_agrees(project: Project, node: Node) -> bool:

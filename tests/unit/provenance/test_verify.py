@@ -91,6 +91,7 @@ EDITS: dict[str, Callable[[dict], None]] = {
     "another parent": lambda run: run["parents"].pop(),
     "another attempt": lambda run: run.update(attempt="20200101T000000-00000000"),
     "another ending": lambda run: run.update(ending="diverged"),
+    "a wrong memory": lambda run: run["notes"].update(world={"remembered": 9, "remembered_wrongly": 1}),
     "less input": lambda run: run["inputs"][0]["files"].clear(),
 }
 
