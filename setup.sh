@@ -117,10 +117,14 @@ install_packages() {
 # textworld names packages that are left out on purpose (requirements/alfworld.txt), and a platform that pip does not know.
 misfits() { .venv/bin/pip check 2>&1 | grep -Ev '^(textworld .*|No broken requirements found.)$' || true; }
 
+# Into .venv, and into .venv-vllm where it is: a run whose actions vLLM samples plays there.
 install_alfworld() {
-    local lock=requirements/alfworld.txt stamp=.venv/.alfworld wheels=.tools/alfworld want pin
+    local lock=requirements/alfworld.txt wheels=.tools/alfworld want pin venv missing=()
     want=$(sha256sum <"$lock")
-    if grep -qsx "$want" "$stamp"; then
+    for venv in .venv .venv-vllm; do
+        [ ! -x "$venv/bin/python" ] || grep -qsx "$want" "$venv/.alfworld" || missing+=("$venv")
+    done
+    if [ ${#missing[@]} = 0 ]; then
         say "ALFWorld's engine: as locked, nothing to do"
         return
     fi
@@ -136,11 +140,13 @@ install_alfworld() {
         PATH="$PWD/.venv/bin:$PATH" LDFLAGS=-s .venv/bin/python -m pip wheel -qq --no-deps -w "$wheels" "$pin" ||
             fail "$pin could not be built; the lines above say why"
     fi
-    say "ALFWorld's engine: installing what $lock locks"
-    .venv/bin/python -m pip install -qq --no-deps --find-links "$wheels" -r "$lock"
-    .venv/bin/python -c 'from headroom.worlds.alfworld import package; package.textworld(), package.fast_downward()' ||
-        fail "ALFWorld's engine does not start"
-    printf '%s\n' "$want" >"$stamp"
+    for venv in "${missing[@]}"; do
+        say "ALFWorld's engine: installing what $lock locks into $venv"
+        "$venv/bin/python" -m pip install -qq --no-deps --find-links "$wheels" -r "$lock"
+        PYTHONPATH=src "$venv/bin/python" -c 'from headroom.worlds.alfworld import package; package.textworld(), package.fast_downward()' ||
+            fail "ALFWorld's engine does not start in $venv"
+        printf '%s\n' "$want" >"$venv/.alfworld"
+    done
     say "ALFWorld's engine: ready"
 }
 
@@ -235,6 +241,7 @@ install_chromium() {
 
 if [ "${1:-}" = --vllm ]; then
     install_vllm
+    [ ! -f .venv/.alfworld ] || install_alfworld
     exit
 fi
 install_packages

@@ -41,10 +41,23 @@ def before_rollouts(study: Workflow, project: Path, *, conda: bool) -> None:
     Raises:
         SystemExit: it is not there; one line with the remedy.
     """
-    there = conda or not study.by_vllm or not study.makes("scratch") or (project / VLLM / "python").exists()
-    made = (project / f"results/{study.scale}/grpo/{run}/manifest.json" for run in study.init_of)
+    if not study.makes("scratch"):
+        return
+    there = conda or not study.by_vllm or (project / VLLM / "python").exists()
+    made = [project / f"results/{study.scale}/grpo/{run}/manifest.json" for run in study.init_of]
     if not there and not all(path.is_file() for path in made):
         raise SystemExit(
             f"headroom: workflow/scales/{study.scale}.yaml: grpo.engine is vllm, which needs an environment of its "
             "own: type make setup-vllm, or give --sdm conda; or sample by torch, engine: torch"
         )
+    plays = study.by_vllm and study.resolved.study.world.kind == "alfworld"
+    if plays and not conda and not _has_engine((project / VLLM).parent) and not all(path.is_file() for path in made):
+        raise SystemExit(
+            f"headroom: workflow/scales/{study.scale}.yaml: world.kind is alfworld, and .venv-vllm, where its runs play, "
+            "lacks ALFWorld's engine: type make setup-alfworld, or give --sdm conda"
+        )
+
+
+def _has_engine(environment: Path) -> bool:
+    """Whether ALFWorld's engine is installed in a virtual environment."""
+    return any(environment.glob("lib/python*/site-packages/textworld"))

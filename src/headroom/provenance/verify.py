@@ -12,7 +12,7 @@ from headroom.provenance.walk import Finding, Node, Project, is_record, walk_fil
 FILE_FAULTS = ("changed", "missing", "undeclared", "record", "chain", "lock")
 RUN_FAULTS = ("absent", "failed", "extra")
 
-UNRECORDED = ("config", "logs", ".scratch", attempts.NAME, "report.html", "screen.txt", "audit")
+UNRECORDED = ("config", "logs", ".scratch", ".pages", attempts.NAME, "report.html", "screen.txt", "audit")
 """What lies beside the results of a scale and is no result."""
 
 

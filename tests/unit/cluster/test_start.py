@@ -34,6 +34,15 @@ def test_it_starts_where_vllm_is_not_needed_or_there(tmp_path: Path) -> None:
     before_rollouts(study(tier="checkpoints"), tmp_path, conda=False)
     (tmp_path / VLLM).mkdir(parents=True)
     (tmp_path / VLLM / "python").touch()
+    before_rollouts(study("paper"), tmp_path, conda=False)
+
+
+def test_games_are_played_beside_vllm_so_its_environment_needs_their_engine(tmp_path: Path) -> None:
+    (tmp_path / VLLM).mkdir(parents=True)
+    (tmp_path / VLLM / "python").touch()
+    with pytest.raises(SystemExit, match="lacks ALFWorld's engine: type make setup-alfworld"):
+        before_rollouts(study(), tmp_path, conda=False)
+    (tmp_path / VLLM).parent.joinpath("lib/python3.11/site-packages/textworld").mkdir(parents=True)
     before_rollouts(study(), tmp_path, conda=False)
 
 

@@ -76,6 +76,14 @@ def test_a_file_that_no_record_names_is_undeclared(folder: Path, name: str) -> N
     assert [(item.kind, item.path) for item in check(folder).findings] == [("undeclared", name)]
 
 
+@pytest.mark.parametrize("name", [".pages/0.sqlite", ".scratch/step-1.json", "logs/sft.log"])
+def test_what_no_result_depends_on_needs_no_record(folder: Path, name: str) -> None:
+    path = folder / "results/smoke" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("x")
+    assert not check(folder).findings
+
+
 def edit(path: Path, change: Callable[[dict], None]) -> None:
     content = json.loads(path.read_bytes())
     change(content)
