@@ -53,8 +53,8 @@ def before_rollouts(study: Workflow, project: Path, *, conda: bool) -> None:
     plays = study.by_vllm and study.resolved.study.world.kind == "alfworld"
     if plays and not conda and not _has_engine((project / VLLM).parent) and not all(path.is_file() for path in made):
         raise SystemExit(
-            f"headroom: workflow/scales/{study.scale}.yaml: world.kind is alfworld, and .venv-vllm, where its runs play, "
-            "lacks ALFWorld's engine: type make setup-alfworld, or give --sdm conda"
+            f"headroom: workflow/scales/{study.scale}.yaml: world.kind is alfworld, and .venv-vllm, where its runs "
+            "play, lacks ALFWorld's engine: type make setup-alfworld, or give --sdm conda"
         )
 
 
