@@ -18,6 +18,9 @@ from headroom.worlds.base import Action, Observation
 FILE = "agent.json"
 """In a checkpoint folder, ``{"dialect": name}``; left out for web pages."""
 
+LOCATION, OBJECTS = "location", "objects"
+"""The facts of an observation that an answer may predict: where the agent is, and "yes" if it sees any object."""
+
 Section = tuple[str, Sequence[str]]
 """A bare word and the tokens of the string behind it; the word is empty between two strings."""
 

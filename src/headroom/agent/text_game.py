@@ -22,6 +22,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 
+from headroom.agent.dialect import LOCATION, OBJECTS
 from headroom.agent.grammar import MALFORMED, QUOTED, quote, unquote
 from headroom.agent.prompt import frame, past_malformed
 from headroom.worlds.base import Action, Observation
@@ -29,8 +30,6 @@ from headroom.worlds.base import Action, Observation
 COMMAND = "command"
 """Verb of an action, and role of an element that is a command which the game would accept."""
 DO, EXPECT = "do", "expect"
-LOCATION, OBJECTS = "location", "objects"
-"""The facts of an observation that an answer predicts: where the agent is, and "yes" if it sees any object."""
 
 _DO = re.compile(rf"\s*{DO}\s+({QUOTED})")
 _EXPECT = re.compile(rf"\s+{EXPECT}\s+({QUOTED})\s+({QUOTED})\s*")

@@ -24,8 +24,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from headroom.agent.dialect import LOCATION, OBJECTS
 from headroom.agent.episode import Episode
-from headroom.agent.text_game import LOCATION, OBJECTS
 from headroom.config.training import Signal
 from headroom.seeds import derive
 from headroom.train.reward import Floats

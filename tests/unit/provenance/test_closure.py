@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import subprocess
+import sys
 from pathlib import Path
 
 import grimp
@@ -154,6 +155,18 @@ def test_a_job_rests_on_its_own_world_and_on_no_other(stage: str) -> None:
 )  # fmt: skip
 def test_a_job_whose_settings_name_no_world_rests_on_none(stage: str) -> None:
     assert not [name for name in closure.digests(stage) if any(f"/worlds/{kind}/" in name for kind in closure.WORLDS)]
+
+
+@pytest.mark.parametrize("kind", sorted(closure.WORLDS))
+def test_what_a_closure_leaves_out_is_not_loaded(kind: str) -> None:
+    """By any stage, before it opens its world: that it opens no other is what ``headroom.worlds.open`` is for."""
+    others = tuple(begin for other in closure.WORLDS if other != kind for begin in closure.WORLDS[other])
+    script = (
+        f"import sys, {', '.join(f'headroom.{stage}' for stage in (*WORLD_STAGES, 'train.sft'))}\n"
+        f"print(*[name for name in sys.modules if f'{{name}}.'.startswith({others!r})])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
 
 
 def test_the_kind_of_a_world_is_read_from_a_jobs_settings() -> None:
