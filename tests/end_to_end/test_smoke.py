@@ -23,8 +23,8 @@ def records(folder: Path) -> list[Path]:
 
 def test_every_figure_of_the_table_is_there_with_its_numbers(finished_smoke: Path) -> None:
     with (finished_smoke / "workflow/data/figures.tsv").open() as stream:
-        names = [row["figure"] for row in csv.DictReader(stream, delimiter="\t")]
-    assert names
+        names = [row["figure"] for row in csv.DictReader(stream, delimiter="\t") if row["study"] == "gate"]
+    assert len(names) == 11
     for name in names:
         for path in (f"{name}.pdf", f"{name}.png", f"data/{name}.csv"):
             assert (finished_smoke / "figures/smoke" / path).stat().st_size > 0, path
