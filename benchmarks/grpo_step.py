@@ -158,7 +158,7 @@ def compare(groups: int = 8, size: int = 8) -> list[dict[str, Any]]:
 def phases(checkpoint: Path, task_sets: Path, steps: int = 12) -> dict[str, Any]:
     """Median wall seconds of whole steps by phase, in the browser; the first two steps warm up."""
     from headroom.config.jobs import GrpoJob
-    from headroom.config.models import WorldSettings
+    from headroom.config.models import MiniWobSettings
     from headroom.policy.load import load_policy
     from headroom.train.diagnostics import TIMES
     from headroom.train.groups import task_set
@@ -166,7 +166,7 @@ def phases(checkpoint: Path, task_sets: Path, steps: int = 12) -> dict[str, Any]
     from headroom.worlds.miniwob.world import MiniWob
     from headroom.worlds.seeds import pool
 
-    job = GrpoJob(world=WorldSettings(), grpo=Grpo(**SETTINGS | {"max_new_tokens": 24}, steps=steps))
+    job = GrpoJob(world=MiniWobSettings(), grpo=Grpo(**SETTINGS | {"max_new_tokens": 24}, steps=steps))
     with MiniWob(job.world) as world, tempfile.TemporaryDirectory() as folder:
         tasks = task_set(task_sets, "mastered")
         run = train(load_policy(checkpoint), None, world, job, tasks, pool("train", 2000), scratch=Path(folder))

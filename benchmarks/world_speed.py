@@ -19,7 +19,7 @@ from pathlib import Path
 import psutil
 from selenium_environment import SeleniumEnvironment, missing
 
-from headroom.config.models import WorldSettings
+from headroom.config.models import MiniWobSettings
 from headroom.worlds.base import Action, History, Observation
 from headroom.worlds.miniwob.oracles import oracle
 from headroom.worlds.miniwob.world import MiniWob
@@ -69,7 +69,7 @@ def episodes(world: MiniWob, task: str, seeds: range) -> list[Episode]:
 def ours(batch: int) -> tuple[dict[str, list[Episode]], float]:
     """Play every task, ``batch`` episodes at a time; return the episodes and the CPU seconds they took."""
     played, total = {}, 0.0
-    with MiniWob(WorldSettings(memo_megabytes=0)) as world:
+    with MiniWob(MiniWobSettings(memo_megabytes=0)) as world:
         for task in TASKS:
             world.observe([History(task, 0)])
             start = cpu_seconds()
