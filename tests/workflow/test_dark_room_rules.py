@@ -54,13 +54,12 @@ def test_a_released_game_that_is_not_there_stops_the_first_job_in_one_line(study
 
 
 @pytest.fixture(scope="module")
-def both(tmp_path_factory: pytest.TempPathFactory, copy_project: Callable[[Path], Path]):
+def both(tmp_path_factory: pytest.TempPathFactory, copy_project: Callable[[Path], Path], study):
     """Both smoke studies, finished by stand-ins."""
-    from conftest import STAND_IN, Study
-
     folder = copy_project(tmp_path_factory.mktemp("both") / "a project")
-    (folder / "src" / "sitecustomize.py").write_text(STAND_IN)
-    made = Study(folder)
+    stand_in = "src/sitecustomize.py"
+    (folder / stand_in).write_text((study.folder / stand_in).read_text())
+    made = type(study)(folder)
     for scale in ("smoke", "dark-room-smoke"):
         done = made.snakemake(scale=scale)
         assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
