@@ -20,7 +20,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-Scale = Annotated[str, typer.Option(help="smoke, tiny, small, paper or paper-MODEL; default: the one of config.yaml.")]
+Scale = Annotated[str, typer.Option(help="The name of a file in workflow/scales/; default: the one of config.yaml.")]
 
 
 def _project() -> Path:
@@ -167,6 +167,7 @@ def claims(
     """The verdict on every claim of the papers, and what it rests on."""
     import pandas as pd
 
+    from headroom.config.load import load_study
     from headroom.files import write_text
     from headroom.present import claims_page
 
@@ -178,6 +179,10 @@ def claims(
             path = project / "README.md"
             write_text(path, claims_page.readme(path.read_text(encoding="utf-8"), folder))
     except OSError as error:
+        if load_study(project, scale).study != "gate":
+            raise SystemExit(
+                f"headroom: workflow/scales/{scale}.yaml: its study judges no claim; give --scale"
+            ) from error
         raise SystemExit(f"headroom: figures/{scale}/data: {error}; type: {making(scale)}") from error
     except ValueError as error:
         raise SystemExit(f"headroom: README.md {error}") from error

@@ -70,7 +70,7 @@ def data(arms: Path, validation: Path, demonstrations: Path, statistics: Path) -
 
 
 def draw(table: pd.DataFrame) -> tuple[Figure, str]:
-    """Left: an arm a row, seeds as open points, the arm with its interval. Right: validation over the steps."""
+    """Left: an arm a row, seeds as open points, the arm with its interval. Beside it: validation over the steps."""
     import matplotlib.pyplot as plt
     import seaborn as sns
 
@@ -137,9 +137,9 @@ def _caption(ends: pd.DataFrame, table: pd.DataFrame) -> str:
         f"training, mean of the last {counted(int(ends['validations'].min()), 'validation')} of "
         f"{ends['episodes'].min():.0f} scored episodes each, sampled. Open points: training seeds. Filled circles: "
         f"arms with several seeds, {share} interval by Student's t over seeds; squares: one seed, {share} Wilson "
-        "interval of one validation's episodes, which all validations repeat. Right: validation success, and how right "
-        "the agent's "
-        "predictions of the next observation are (0 to 1); thin: a run, thick: the mean of an arm, dashed: without "
+        "interval of one validation's episodes, which all validations repeat. Middle: success at each validation (0 to "
+        "1). Right: how right the agent's predictions of the next observation are (0 to 1): all arms are scored, those "
+        "with the signal are paid for it; thin: a run, thick: the mean of an arm, dashed: without "
         "division by the deviation. No interval is drawn there. Warnings of a collapse (entropy halved, predictions "
         f"right and episodes at the turn limit, all at once): {said}."
     )

@@ -24,7 +24,7 @@ VERIFY_EXITS = (
 DIFF_EXITS = "Exit codes: 0 same bytes, made in the same way; 1 a target is not known; 2 wrong usage; 3 they differ."
 STALE_EXITS = "Exit codes: 0 nothing is stale; 1 the settings are wrong; 2 wrong usage; 3 something would run."
 
-ScaleOption = Annotated[str, typer.Option("--scale", help="smoke, tiny, small or paper; default: see config.yaml.")]
+ScaleOption = Annotated[str, typer.Option("--scale", help="A file of workflow/scales/; default: see config.yaml.")]
 TierOption = Annotated[str, typer.Option(help="scratch, checkpoints, evals or tables: which rules exist.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Everything, for a machine.")]
 
