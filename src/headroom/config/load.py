@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import csv
 import io
-import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -186,7 +185,6 @@ def _pools_suffice(where: str, study: Study) -> None:
         ("evaluation.seeds", "evaluation", study.evaluation.seeds),
         ("evaluation.seeds", "reading", study.evaluation.seeds),
         ("demonstrations.episodes_per_task", "train", study.demonstrations.episodes_per_task),
-        *_validated(study),
         *(
             (f"demonstrations.episodes_override.{task}", "train", count)
             for task, count in study.demonstrations.episodes_override.items()
@@ -195,15 +193,6 @@ def _pools_suffice(where: str, study: Study) -> None:
     for key, pool, count in asked:
         if count > POOLS[pool]:
             raise ConfigError(f"{where}: {key}: pool {pool!r} has {POOLS[pool]} seeds, not {count}; ask for fewer")
-
-
-def _validated(study: Study) -> list[tuple[str, str, int]]:
-    """What a validation asks of its pool, whose pages its tasks share: (key, pool, pages a task)."""
-    validation = study.grpo.get("validation")
-    pages = validation.get("pages") if isinstance(validation, dict) else None
-    if not isinstance(pages, int) or not study.tasks.candidates:
-        return []
-    return [("grpo.validation.pages", "validation", math.ceil(pages / len(study.tasks.candidates)))]
 
 
 def _known_model(where: str, model: PretrainedModel, project: Path) -> None:
@@ -231,10 +220,20 @@ def _all_tasks(world: WorldSettings) -> tuple[tuple[str, ...], str]:
 
 
 def _games_have_a_place(where: str, study: Study) -> None:
-    """Whether released games have a folder named; whether it is there is looked up when the first job starts."""
+    """Whether scenes have room for their tasks, and released games a folder named.
+
+    Whether it is there is looked up when the first job starts.
+    """
     world = study.world
     if isinstance(world, AlfWorldSettings) and world.games == "released" and not world.data:
         raise ConfigError(f"{where}: world.data: is missing; name the folder of the released games")
+    if isinstance(world, AlfWorldSettings) and world.games == "generated":
+        from headroom.worlds.alfworld.scenes import check_bounds
+
+        try:
+            check_bounds(world.receptacles, world.objects)
+        except ValueError as error:
+            raise ConfigError(f"{where}: {error}; raise it") from error
 
 
 def _known(where: str, key: str, names: Iterable[str], known: Iterable[str], what: str) -> None:
@@ -290,6 +289,10 @@ def load_runs(project: Path, study: Study, scale: str) -> tuple[Row, ...]:
     if study.runs is None:
         return tuple(found.values())
     _known(scale_file(scale), "runs", study.runs, found, f"run in {table}")
+    if not study.runs or len(set(study.runs)) != len(study.runs):
+        raise ConfigError(
+            f"{scale_file(scale)}: runs: names no run, or one twice; name each once, or leave the key out"
+        )
     return tuple(run for run in found.values() if run.run in study.runs)
 
 

@@ -90,6 +90,8 @@ class Tasks(Strict):
     def _unique(self) -> Tasks:
         if len(set(self.candidates)) != len(self.candidates):
             raise ValueError("tasks.candidates names a task twice")
+        if not self.candidates:
+            raise ValueError("tasks.candidates names no task")
         if len(self.candidates) < self.mastered + self.headroom:
             raise ValueError("tasks.candidates has fewer tasks than mastered + headroom together")
         return self

@@ -7,6 +7,7 @@ A fault is one line: file, key, remedy.
 
 from __future__ import annotations
 
+import math
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -45,6 +46,7 @@ from headroom.config.load import (
 from headroom.config.mechanism import Chosen, chosen, mechanism_jobs
 from headroom.config.models import Arm, EvaluationPlan, Grpo, Resources, Row, Settings, Strict, Study
 from headroom.provenance.closure import world_of
+from headroom.worlds.seeds import POOLS
 
 __all__ = [
     "RUNS_TABLE",
@@ -143,6 +145,25 @@ def _worlds(jobs: Mapping[str, Strict]) -> dict[str, str]:
     return found
 
 
+def _validation_has_steps(scale: str, study: Study, recipes: Mapping[str, Grpo]) -> None:
+    """Whether runs validate policies that were trained, on pages that there are, and predict what can be predicted."""
+    for grpo in recipes.values():
+        plan, where = grpo.validation, f"{scale_file(scale)}: grpo"
+        if plan.every and plan.last > grpo.steps // plan.every:
+            raise ConfigError(
+                f"{where}.validation: every {plan.every} of {grpo.steps} steps, trained policies are validated "
+                f"{grpo.steps // plan.every} times, fewer than last ({plan.last}); lower every or last"
+            )
+        pages = math.ceil(plan.pages / max(1, len(study.tasks.candidates)))
+        if plan.every and pages > POOLS["validation"]:
+            raise ConfigError(
+                f"{where}.validation.pages: pool 'validation' has {POOLS['validation']} seeds a task, not {pages}; "
+                "ask for fewer"
+            )
+        if grpo.signal.kind == "prediction" and study.world.kind == "miniwob":
+            raise ConfigError(f"{where}.signal.kind: pages of MiniWoB++ have nothing to predict; take alfworld's games")
+
+
 def _sets_have_tasks(scale: str, study: Study, jobs: Mapping[str, Strict]) -> None:
     """Whether no job asks for a set that this scale leaves empty (``tasks.mastered``, ``tasks.headroom``)."""
     empty = {name for name in ("mastered", "headroom") if not getattr(study.tasks, name)}
@@ -179,6 +200,7 @@ def resolve(config: Mapping[str, object], project: Path) -> Resolved:
     inits = tuple(name for name in study.sft if name in used)
     world = study.world
     recipes = {run.run: grpo_of(run, study, scale) for run in runs}
+    _validation_has_steps(scale, study, recipes)
     jobs: dict[str, Strict] = {
         "demonstrations": DemonstrationsJob(
             world=world, tasks=study.tasks.candidates, demonstrations=study.demonstrations

@@ -66,7 +66,7 @@ class Arm(Strict):
     arm: str = Field(pattern=r"^[a-z][a-z ,-]*[a-z]$", description="Short name; its rows differ in their seed alone.")
     signal: Literal["none", "prediction", "noise"]
     form: Literal["potential", "additive", "-"]
-    weight: str = Field(pattern=r"^(-|[0-9]+(\.[0-9]+)?)$", description="lambda.")
+    weight: str = Field(pattern=r"^(-|[0-9]{1,4}(\.[0-9]{1,9})?)$", description="lambda.")
     schedule: Literal["constant", "cosine", "-"] = Field(description="Of the weight.")
     channel: Literal["added", "decoupled", "-"]
     advantage_scale: Literal["none", "group_std", "batch_std"]
@@ -92,8 +92,9 @@ class Arm(Strict):
 
     @property
     def cell(self) -> tuple[object, ...]:
-        """All that decides what the run does: no two rows share it."""
-        return tuple(value for key, value in self.model_dump().items() if key not in ("run", "family", "arm"))
+        """All that decides what the run does: no two rows share it, however they write a weight."""
+        said = self.model_dump() | {"weight": self.weight if self.weight == ABSENT else float(self.weight)}
+        return tuple(value for key, value in said.items() if key not in ("run", "family", "arm"))
 
     @property
     def setting(self) -> tuple[object, ...]:

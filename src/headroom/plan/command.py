@@ -58,7 +58,7 @@ def lines(plan: Estimate, gpu: Gpu) -> Iterator[str]:
     for note in plan.notes:
         yield f"measured    {note}"
     yield ""
-    yield f"{'rule':15}{'jobs':>5}{'GPUs':>6}{'minutes of the longest':>28}{'GPU-hours':>11}{'disk GB':>9}{'host GB':>9}"
+    yield f"{'rule':15}{'jobs':>5}{'GPUs':>6}{'longest, minutes':>28}{'GPU-hours':>11}{'disk GB':>9}{'host GB':>9}"
     for rule, jobs in by_rule(plan.jobs).items():
         longest = max(jobs, key=lambda job: job.seconds)
         low, high = interval(plan, longest)

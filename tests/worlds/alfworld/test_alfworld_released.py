@@ -151,3 +151,17 @@ def test_what_is_not_there_is_said_in_one_line(data: Path, tmp_path: Path) -> No
     (data / "games.sha256").write_text("what is this\n")
     with pytest.raises(ValueError, match=r"games.sha256 is not a listing of games; write it again: python -m"):
         opened(data)
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [{"pddl_problem": ""}, {"pddl_problem": "(define (problem x)"}, {"pddl_domain": ""}, {"pddl_domain": 3},
+     {"grammar": None}, {"grammar": "{"}],
+)  # fmt: skip
+def test_a_game_that_the_engine_cannot_read_is_one_line_that_names_it(data: Path, broken: dict[str, object]) -> None:
+    for file in (data / "json_2.1.1/train").glob(f"{TASK}-*/*/game.tw-pddl"):
+        file.write_text(json.dumps(json.loads(file.read_bytes()) | broken))
+    with opened(data) as world, pytest.raises(ValueError, match="no game that ALFWorld's engine reads") as caught:
+        world.observe([History(TASK, pool("train")[0])])
+    assert "game.tw-pddl" in str(caught.value)
+    assert "\n" not in str(caught.value)

@@ -169,7 +169,13 @@ class AlfWorld:
         """The translated game of a history; the least recently used ones are forgotten above the bounds."""
         key = history.task, history.seed
         if key not in self._games:
-            self._games[key] = engine.Game(self._source.game(*key))
+            found = self._source.game(*key)
+            try:
+                self._games[key] = engine.Game(found)
+            except Exception as error:  # a parser of the engine's: it has no error of its own
+                where = self._source.path(*key) if isinstance(self._source, Released) else f"{key}"
+                said = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+                raise ValueError(f"{where} is no game that ALFWorld's engine reads ({said}); fetch it again") from error
             self._counts.translations += 1
         self._games.move_to_end(key)
         positions = sum(game.positions for game in self._games.values())
