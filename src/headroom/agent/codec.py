@@ -111,7 +111,7 @@ class SlotCodec:
         dialect: Dialect = WEB_PAGES,
     ) -> SlotCodec:
         """Make the vocabulary from training turns."""
-        tokens = tokenizer.vocabulary(list(turns), slots=slot_count, closed_share=closed_share)
+        tokens = tokenizer.vocabulary(list(turns), slots=slot_count, closed_share=closed_share, words=dialect.words)
         return cls(tokens, slot_count=slot_count, limit=context - ACTION_ROOM, dialect=dialect)
 
     @cached_property

@@ -7,7 +7,7 @@ that file speaks of web pages.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -20,6 +20,10 @@ FILE = "agent.json"
 
 LOCATION, OBJECTS = "location", "objects"
 """The facts of an observation that an answer may predict: where the agent is, and "yes" if it sees any object."""
+ANCHOR = "anchor"
+"""The fact that an answer given at the observation itself may state: the answer to its world's anchor question."""
+SUREST = 9
+"""Confidence is said in tenths, 0 to this: one digit."""
 
 Section = tuple[str, Sequence[str]]
 """A bare word and the tokens of the string behind it; the word is empty between two strings."""
@@ -43,6 +47,11 @@ class Dialect(Protocol):
         """Whether a tiny model may read a string of several words as one slot (:mod:`headroom.agent.slots`)."""
         ...
 
+    @property
+    def words(self) -> Collection[str]:
+        """Words of its answers that a tiny model's vocabulary always has."""
+        ...
+
     def prompt_text(self, observations: Sequence[Observation], actions: Sequence[Action]) -> str:
         """The prompt of the next turn, given all observations and actions of the episode so far.
 
@@ -55,8 +64,16 @@ class Dialect(Protocol):
         """Read an answer; total: what is no action is ``Action("malformed", text=text)``."""
         ...
 
-    def write(self, action: Action, facts: Mapping[str, str]) -> str:
-        """The answer of a demonstrator who knows the ``facts`` of the next observation; :meth:`parse` undoes it.
+    def write(
+        self, action: Action, facts: Mapping[str, str], anchor: str | None = None, sure: int | None = None
+    ) -> str:
+        """The answer of a demonstrator; :meth:`parse` undoes it, and the methods below give back what it says.
+
+        Args:
+            action: what it does.
+            facts: of the next observation, which it predicts.
+            anchor: its answer to the anchor question; None: it gives none.
+            sure: its confidence in tenths, 0 to :data:`SUREST`; None: it says none.
 
         Raises:
             ValueError: the action cannot be written.
@@ -65,6 +82,14 @@ class Dialect(Protocol):
 
     def prediction(self, text: str) -> Mapping[str, str]:
         """The fields of the next observation that an answer predicts; empty where it predicts none. Total."""
+        ...
+
+    def anchor(self, text: str) -> str | None:
+        """What an answer gives as answer to the anchor question; None where it gives none. Total."""
+        ...
+
+    def confidence(self, text: str) -> float | None:
+        """How sure an answer says to be of success, in [0, 1]; None where the dialect has no word for it. Total."""
         ...
 
     def assemble(self, sections: Sequence[Section], read: Callable[[Sequence[str], str], str]) -> str:
@@ -83,6 +108,7 @@ class WebPages:
     name = "web pages"
     instructions = prompt.INSTRUCTIONS
     merges = True
+    words = ()
 
     def prompt_text(self, observations: Sequence[Observation], actions: Sequence[Action]) -> str:
         """See :class:`Dialect`."""
@@ -92,13 +118,27 @@ class WebPages:
         """See :class:`Dialect`."""
         return grammar.parse(text)
 
-    def write(self, action: Action, facts: Mapping[str, str]) -> str:  # noqa: ARG002
+    def write(
+        self,
+        action: Action,
+        facts: Mapping[str, str],  # noqa: ARG002
+        anchor: str | None = None,  # noqa: ARG002
+        sure: int | None = None,  # noqa: ARG002
+    ) -> str:
         """See :class:`Dialect`."""
         return grammar.render(action)
 
     def prediction(self, text: str) -> Mapping[str, str]:  # noqa: ARG002
         """See :class:`Dialect`."""
         return {}
+
+    def anchor(self, text: str) -> str | None:  # noqa: ARG002
+        """See :class:`Dialect`."""
+        return None
+
+    def confidence(self, text: str) -> float | None:  # noqa: ARG002
+        """See :class:`Dialect`."""
+        return None
 
     def assemble(self, sections: Sequence[Section], read: Callable[[Sequence[str], str], str]) -> str:
         """See :class:`Dialect`."""

@@ -30,7 +30,9 @@ class Turn:
     ``prompt_ids`` int32 (P,) and ``action_ids`` int32 (A,), the end token included when it was sampled;
     ``log_probabilities`` float32 (A,), of ``action_ids`` under the softmax that sampled them (temperature
     applied, natural logarithm). ``prediction_score`` in [0, 1] is how right the turn's prediction of the next
-    observation was (``headroom.train.signal``); None where that observation has nothing to predict.
+    observation was (``headroom.train.signal``); None where that observation has nothing to predict. ``anchor_score``:
+    1 if its answer to the anchor question is right, else 0; None where nothing is asked. ``confidence`` in [0, 1] is
+    what it says of its success, 0 where it says none; None where the dialect has no word for it.
     """
 
     prompt_ids: npt.NDArray[np.int32]
@@ -39,6 +41,8 @@ class Turn:
     action_text: str
     outcome: Outcome
     prediction_score: float | None = None
+    anchor_score: float | None = None
+    confidence: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

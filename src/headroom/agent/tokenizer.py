@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -77,14 +77,16 @@ def structure_words(turns: Iterable[Turn]) -> list[str]:
     return fixed + sorted(word for word in seen - {*fixed, ARROW} if not word.startswith("#"))
 
 
-def vocabulary(turns: Sequence[Turn], *, slots: int, closed_share: float) -> dict[str, int]:
-    """Token -> id; equal turns in any order give equal ids."""
+def vocabulary(
+    turns: Sequence[Turn], *, slots: int, closed_share: float, words: Collection[str] = ()
+) -> dict[str, int]:
+    """Token -> id; equal turns in any order give equal ids. ``words`` are of the closed class in any case."""
     tokens = (
         *SPECIAL,
         *(f"<s{slot}>" for slot in range(slots)),
         SEPARATOR,
         *map(structure, structure_words(turns)),
-        *closed_words(turns, closed_share),
+        *sorted({*closed_words(turns, closed_share), *words}),
     )
     return {token: index for index, token in enumerate(tokens)}
 

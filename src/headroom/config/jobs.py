@@ -64,6 +64,9 @@ class SftJob(Strict):
     model: Model
     sft: Sft
     dialect: str = Field("web pages", description="Of the world that the demonstrations come from.")
+    longest: Positive | None = Field(
+        None, description="Most tokens of an answer wherever the policy will play; longer demonstrations are refused."
+    )
 
 
 class SelectJob(Strict):

@@ -160,8 +160,10 @@ def _validation_has_steps(scale: str, study: Study, recipes: Mapping[str, Grpo])
                 f"{where}.validation.pages: pool 'validation' has {POOLS['validation']} seeds a task, not {pages}; "
                 "ask for fewer"
             )
-        if grpo.signal.kind == "prediction" and study.world.kind == "miniwob":
-            raise ConfigError(f"{where}.signal.kind: pages of MiniWoB++ have nothing to predict; take alfworld's games")
+        if grpo.signal.kind not in ("none", "noise") and study.world.kind == "miniwob":
+            raise ConfigError(
+                f"{where}.signal.kind: pages of MiniWoB++ have nothing to predict, and ask nothing; take alfworld's games"
+            )
 
 
 def _sets_have_tasks(scale: str, study: Study, jobs: Mapping[str, Strict]) -> None:
@@ -227,9 +229,10 @@ def resolve(config: Mapping[str, object], project: Path) -> Resolved:
         "reading": ReadingJob(world=world, evaluation=study.evaluation, statistics=study.statistics),
         "contrast": ContrastJob(statistics=study.statistics, learning_rates=study.learning_rates),
     }
+    longest = min(study.evaluation.max_new_tokens, *(recipe.max_new_tokens for recipe in recipes.values()))
     for name in inits:
         jobs[f"sft/{name}"] = SftJob(
-            name=name, model=study.model, sft=study.sft[name], dialect=dialect_of(world.kind).name
+            name=name, model=study.model, sft=study.sft[name], dialect=dialect_of(world.kind).name, longest=longest
         )
         jobs[f"evaluate/{name}"] = _evaluate(name, study.evaluate.get(name, EvaluationPlan()), study)
     trainers = {name: study.sft[name].trainer for name in inits}

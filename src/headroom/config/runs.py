@@ -64,7 +64,7 @@ class Arm(Strict):
     run: str = Field(pattern=r"^arm-[0-9]{2,3}$")
     family: Literal["dark_room"]
     arm: str = Field(pattern=r"^[a-z][a-z ,-]*[a-z]$", description="Short name; its rows differ in their seed alone.")
-    signal: Literal["none", "prediction", "noise"]
+    signal: Literal["none", "prediction", "noise", "confidence", "anchor"]
     form: Literal["potential", "additive", "-"]
     weight: str = Field(pattern=r"^(-|[0-9]{1,4}(\.[0-9]{1,9})?)$", description="lambda.")
     schedule: Literal["constant", "cosine", "-"] = Field(description="Of the weight.")

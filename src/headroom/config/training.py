@@ -128,10 +128,11 @@ class Sft(Strict):
 class Signal(Strict):
     """A dense reward beside the outcome (arXiv 2607.21273): a potential Phi_t in [0, 1] a turn, and how it is paid."""
 
-    kind: Literal["none", "prediction", "noise"] = Field(
+    kind: Literal["none", "prediction", "noise", "confidence", "anchor"] = Field(
         "none",
         description="prediction: the right share of the agent's own prediction of the next observation; noise: a "
-        "random potential in its place.",
+        "random potential in its place; confidence: what the agent says of its own success; anchor: 1 where it answers "
+        "a question about the state that it is in rightly.",
     )
     form: Literal["potential", "additive"] = Field(
         "potential", description="Paid a turn: weight * (Phi_t - Phi_{t-1}), with Phi_0 = 0; or weight * Phi_t."

@@ -5,8 +5,9 @@ of a run's last validations (``last`` of them, as in arXiv 2607.21273); a policy
 more plays nothing and counts as 0. All validations play the same pages, so they are no independent draws: the interval
 of a run is Wilson's (1927) for the episodes of *one* validation ("wilson"); that of an arm with several training seeds
 is Student's t over their endpoints ("seeds", :func:`intervals.seed_interval`), and of an arm with one seed that of its
-run. Beside the endpoint stand, over the same validations, the prediction score and the turns; and over the training
-steps since the first of them the share of episodes that ran to the turn limit (``horizon_share``).
+run. Beside the endpoint stand, over the same validations, the prediction score, the share of right answers to the
+anchor question (``anchor_score``), the confidence that the agent says and the turns; and over the training steps since
+the first of them the share of episodes that ran to the turn limit (``horizon_share``).
 
 ``warning_step``: finished training steps when :func:`headroom.train.dark_room.early_warning` first held (entropy
 fallen, predictions right, episodes at the turn limit, all at once). Empty: it never did, or the run predicts nothing.
@@ -32,10 +33,10 @@ from headroom.files import write_csv
 from headroom.measure.intervals import Interval, seed_interval
 from headroom.train.dark_room import early_warning
 
-CURVE = ["step", "episodes", "excluded", "success", "prediction_score", "turns", "invalid_share", "entropy"]
-CURVE += ["horizon_share"]
+SAID = ["prediction_score", "anchor_score", "confidence"]
+CURVE = ["step", "episodes", "excluded", "success", *SAID, "turns", "invalid_share", "entropy", "horizon_share"]
 """Columns of ``validation.csv`` behind run, arm and seed."""
-MEANS = ["success", "prediction_score", "turns", "invalid_share", "horizon_share"]
+MEANS = ["success", *SAID, "turns", "invalid_share", "horizon_share"]
 SIGNS = ["entropy", "prediction_score", "horizon_share"]
 """Columns of ``steps.parquet`` that the warning looks at."""
 
@@ -144,7 +145,7 @@ def read_run(folder: Path) -> tuple[pd.DataFrame, float]:
     Raises:
         SystemExit: a table is missing or lacks a column; the message names the file.
     """
-    validated = ["step", "episodes", "success", "turns", "invalid_share", "prediction_score", "excluded"]
+    validated = ["step", "episodes", "success", "turns", "invalid_share", *SAID, "excluded"]
     tables = []
     for name, columns in (("steps.parquet", ["step", *SIGNS]), ("validation.parquet", validated)):
         try:

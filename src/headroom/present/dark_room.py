@@ -45,6 +45,8 @@ LOOKS = {
     "prediction, centred": (GREEN, "--"),
     "noise": (BLUE, "-"),
     "noise, centred": (SKY, "--"),
+    "confidence": (PURPLE, "-"),
+    "anchor": (SKY, "-"),
 }
 """Arm -> colour and line; mean-centred arms are dashed. Arms that are not here take a grey, dotted line."""
 SCENES = {"generated": "ALFWorld engine, synthetic scenes", "released": "ALFWorld"}
@@ -139,7 +141,7 @@ def _caption(ends: pd.DataFrame, table: pd.DataFrame) -> str:
         f"arms with several seeds, {share} interval by Student's t over seeds; squares: one seed, {share} Wilson "
         "interval of one validation's episodes, which all validations repeat. Middle: success at each validation (0 to "
         "1). Right: how right the agent's predictions of the next observation are (0 to 1): all arms are scored, those "
-        "with the signal are paid for it; thin: a run, thick: the mean of an arm, dashed: without "
+        "called prediction are paid for it; thin: a run, thick: the mean of an arm, dashed: without "
         "division by the deviation. No interval is drawn there. Warnings of a collapse (entropy halved, predictions "
         f"right and episodes at the turn limit, all at once): {said}."
     )

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headroom.agent.dialect import WEB_PAGES, Dialect, dialect_of
+from headroom.agent.dialect import ANCHOR, SUREST, WEB_PAGES, Dialect, dialect_of
 from headroom.agent.serialise import page_text
 from headroom.config.jobs import DemonstrationsJob, load_job
 from headroom.config.worlds import AlfWorldSettings
@@ -46,6 +46,12 @@ OracleOf = Callable[[str, int], Oracle]
 FILE = "demonstrations.parquet"
 COLUMNS = ("task", "seed", "demonstrator", "turn", "utterance", "observation", "action", "page_digest", "hasty")
 BATCH = 64  # episodes that are played side by side
+
+
+def tenths(turn: int, turns: int) -> int:
+    """The confidence of a demonstrator at ``turn`` (from 0) of an episode of ``turns``, which succeeds: the share of it
+    that lies behind, in tenths rounded down, and the most at the last turn."""
+    return SUREST if turn == turns - 1 else 10 * turn // turns
 
 
 @dataclass
@@ -76,12 +82,14 @@ class Played:
         digest = hashlib.sha256(page_text(self.observations[0]).encode("utf-8")).hexdigest()
         utterance = self.observations[0].utterance
         shortened = self.hastily() if hasty else None
-        for turn, action in enumerate(self.actions if shortened is None else shortened):
+        actions = self.actions if shortened is None else shortened
+        for turn, action in enumerate(actions):
             prompt = dialect.prompt_text(self.observations[: turn + 1], self.actions[:turn])
             made_hastily = shortened is not None
             # What follows a step that was left out was never seen.
             facts = {} if made_hastily and turn == len(self.actions) - 2 else dict(self.observations[turn + 1].facts)
-            answer = dialect.write(action, facts)
+            anchor = dict(self.observations[turn].facts).get(ANCHOR)
+            answer = dialect.write(action, facts, anchor, tenths(turn, len(actions)))
             yield self.task, self.seed, demonstrator, turn, utterance, prompt, answer, digest, made_hastily
 
 

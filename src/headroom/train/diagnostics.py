@@ -17,7 +17,7 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
-from headroom.agent.episode import Ending, Group
+from headroom.agent.episode import Ending, Group, Turn
 from headroom.train.advantage import Floats, Scope
 from headroom.train.checkpoint import shard
 from headroom.train.dark_room import SPREADS, part_spreads
@@ -55,6 +55,14 @@ def _mean(values: Sequence[float]) -> float | None:
     return _finite(float(np.mean(values))) if len(values) else None
 
 
+def said_row(turns: Sequence[Turn]) -> Row:
+    """Means over the turns that have them: how right predictions and answers to the anchor question are, in [0, 1],
+    and the confidence that is said, in [0, 1]; None where no turn has any."""
+    names = ("prediction_score", *ASKED)
+    values = {name: [value for turn in turns if (value := getattr(turn, name)) is not None] for name in names}
+    return {name: _mean(found) for name, found in values.items()}
+
+
 def rollout_row(
     groups: Sequence[Group],
     rewards: Sequence[Sequence[Reward]],
@@ -65,10 +73,12 @@ def rollout_row(
 
     ``rewards`` and ``advantages`` are those of the scored episodes of each group, in order. ``live_groups`` is the
     share of groups with an advantage other than 0; ``all_fail_groups`` that of groups in which no scored episode
-    succeeds. ``reward_spread`` is the mean over groups of the deviation of the returns inside the group, and
-    ``reward_spread_failing`` the same over all-fail groups, where only penalty and dense signal can differ; the same
-    for each part is in :func:`part_spreads`, whose samples are those of ``scope``. ``prediction_score`` is the mean
-    over turns, ``horizon_share`` the share of episodes that ran to the turn limit.
+    succeeds. ``reward_spread`` is the mean over groups of the deviation of the episodes' returns inside the group, and
+    ``reward_spread_failing`` the same over all-fail groups, where only penalty and dense signal can differ.
+    ``spread_failing`` (:func:`part_spreads`, with each part's own) is that of the samples of ``scope``: in
+    ``trajectory`` the same number, in ``pooled_step`` that of single turns, which ``group_std`` divides by there.
+    ``prediction_score``, ``anchor_score`` and ``confidence`` are means over turns (:func:`said_row`), ``horizon_share``
+    is the share of episodes that ran to the turn limit.
     """
     episodes = [episode for group in groups for episode in group.episodes if scored(episode)]
     turns = [turn for episode in episodes for turn in episode.turns]
@@ -92,7 +102,7 @@ def rollout_row(
         "advantage_max": _finite(float(np.abs(every_advantage).max(initial=0.0))),
         "turns_mean": _mean([len(episode.turns) for episode in episodes]),
         "horizon_share": _mean([episode.ending is Ending.HORIZON for episode in episodes]),
-        "prediction_score": _mean([turn.prediction_score for turn in turns if turn.prediction_score is not None]),
+        **said_row(turns),
         **part_spreads(rewards, failing, scope),
         "action_tokens": sum(len(turn.action_ids) for turn in turns),
         "excluded_episodes": sum(not scored(episode) for group in groups for episode in group.episodes),
@@ -207,14 +217,19 @@ COLUMNS: dict[str, str] = {
 }  # fmt: skip
 """Columns of ``steps.parquet`` and their types."""
 
+ASKED = ("anchor_score", "confidence")
+"""Further columns, float64, of a run in a world that asks for them; elsewhere the table is without."""
+
 TIMES = ("seconds_world", "seconds_sync", "seconds_generate", "seconds_score", "seconds_backward", "seconds_step")
 """Columns of ``timing.parquet`` beside ``step``: wall seconds of a step by phase; the only part that no seed fixes."""
 
 
 def steps_table(rows: Sequence[Row]) -> pd.DataFrame:
-    """``steps.parquet`` of a run; every row has every column."""
-    table = pd.DataFrame({name: [row[name] for row in rows] for name in COLUMNS})
-    return table.astype(COLUMNS)
+    """``steps.parquet`` of a run; every row has every column. Those of :data:`ASKED` that no step measured are left
+    out."""
+    asked = {name: "float64" for name in ASKED if any(row.get(name) is not None for row in rows)}
+    columns = COLUMNS | asked
+    return pd.DataFrame({name: [row[name] for row in rows] for name in columns}).astype(columns)
 
 
 def timing_table(rows: Sequence[Row]) -> pd.DataFrame:

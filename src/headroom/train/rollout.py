@@ -25,7 +25,7 @@ from headroom.agent.episode import Ending, Episode, Turn
 from headroom.policy.load import Policy
 from headroom.policy.sampler import Generation
 from headroom.seeds import derive
-from headroom.train.signal import prediction_score
+from headroom.train.signal import anchor_score, prediction_score
 from headroom.worlds.base import Action, History, Observation, World
 
 Start = tuple[str, int, int]
@@ -178,10 +178,11 @@ def _act(policy: Policy, episode: _Live, prompt: EncodedPrompt, generation: Gene
     action = policy.codec.dialect.parse(text)
     episode.actions.append(action)
     episode.history = episode.history.then(action)
-    # The outcome is not known before the world has answered: it is filled in by _answered.
-    episode.turns.append(
-        Turn(prompt.ids, generation.ids, generation.log_probabilities, text, episode.observations[-1].outcome)
-    )
+    # Outcome and prediction's score are not known before the world has answered: they are filled in by _answered.
+    seen = episode.observations[-1]
+    turn = Turn(prompt.ids, generation.ids, generation.log_probabilities, text, seen.outcome)
+    score = anchor_score(policy.codec.dialect.anchor(text), seen.facts)
+    episode.turns.append(replace(turn, anchor_score=score, confidence=policy.codec.dialect.confidence(text)))
 
 
 def _answered(policy: Policy, turn: Turn, observation: Observation) -> Turn:

@@ -100,6 +100,21 @@ def encode(table: pd.DataFrame, codec: Codec) -> list[Example]:
     return examples
 
 
+def _check_lengths(examples: Sequence[Example], longest: int | None, folder: Path) -> None:
+    """Refuse demonstrations that the policy could not give itself, because its answers are cut before their end.
+
+    Raises:
+        ValueError: there is one of more than ``longest`` tokens.
+    """
+    lengths = [len(example.action_ids) for example in examples]
+    if longest is not None and max(lengths, default=0) > longest:
+        raise ValueError(
+            f"{folder / DEMONSTRATIONS}: {sum(length > longest for length in lengths)} of {len(lengths)} answers have "
+            f"more than {longest} tokens (up to {max(lengths)}) and would be cut where the policy plays; raise "
+            "grpo.max_new_tokens and evaluation.max_new_tokens"
+        )
+
+
 def step_indices(examples: int, batch: int, *, seed: int, step: int) -> list[int]:
     """The samples of one step, int in [0, examples): ``batch`` consecutive places in an endless row of permutations.
 
@@ -206,6 +221,7 @@ def main(
             table, dialect = read_demonstrations(demonstrations), dialect_named(settings.dialect)
             model, codec = initialise(settings.model, table, settings.sft.seed, dialect)
             examples = encode(table, codec)
+            _check_lengths(examples, settings.longest, demonstrations)
             run = train(
                 model, examples, settings.sft, scratch=job.scratch("sft"), processes=processes,
                 adapter=job.output / "adapter",

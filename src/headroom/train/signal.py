@@ -5,7 +5,10 @@ it has right,
 
     Phi_t = 0.5 [location right] + 0.5 [objects visible right],   in [0, 1],
 
-and 0 where the answer predicts nothing. It is paid each turn, with ``w`` the signal's weight at the run's step, as
+and 0 where the answer predicts nothing. Two other signals take what an answer says beside it: ``anchor`` is 1 where it
+answers a question about the state that it is in rightly, else 0, and ``confidence`` what it says of its own success, in
+tenths over 9, 0 where it says none; nothing holds the agent to it. Each is paid each turn, with ``w`` the signal's
+weight at the run's step, as
 
     w (Phi_t - Phi_{t-1}),  Phi_0 = 0   ``potential`` (Ng, Harada and Russell, ICML 1999, without discount)
     w Phi_t                             ``additive``
@@ -14,7 +17,8 @@ and 0 where the answer predicts nothing. It is paid each turn, with ``w`` the si
 with nothing to learn, which tells the fault of a normaliser from the fault of a predictable signal. The cosine
 schedule takes ``w`` to exactly 0 at the run's last step.
 
-Deviation: fields are compared without regard to case and to runs of white space.
+Deviations: fields are compared without regard to case and to runs of white space. How the paper pays for confidence and
+for anchor questions is not known: both take the place of Phi here.
 """
 
 from __future__ import annotations
@@ -24,7 +28,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from headroom.agent.dialect import LOCATION, OBJECTS
+from headroom.agent.dialect import ANCHOR, LOCATION, OBJECTS
 from headroom.agent.episode import Episode
 from headroom.config.training import Signal
 from headroom.seeds import derive
@@ -32,6 +36,8 @@ from headroom.train.reward import Floats
 
 SHARES: dict[str, float] = {LOCATION: 0.5, OBJECTS: 0.5}
 """Field of an observation -> its share of the score."""
+PAID = {"prediction": "prediction_score", "confidence": "confidence", "anchor": "anchor_score"}
+"""Kind of signal -> what of a turn is its potential; 0 where it is None."""
 
 
 def prediction_score(prediction: Mapping[str, str], facts: Sequence[tuple[str, str]]) -> float | None:
@@ -45,6 +51,14 @@ def prediction_score(prediction: Mapping[str, str], facts: Sequence[tuple[str, s
         for field, share in SHARES.items()
         if field in known and field in prediction and _plain(known[field]) == _plain(prediction[field])
     )
+
+
+def anchor_score(answer: str | None, facts: Sequence[tuple[str, str]]) -> float | None:
+    """1 if ``answer`` is the ``anchor`` of an observation with these ``facts``, else 0; None where it has none."""
+    known = dict(facts)
+    if ANCHOR not in known:
+        return None
+    return float(answer is not None and _plain(answer) == _plain(known[ANCHOR]))
 
 
 def _plain(text: str) -> str:
@@ -70,12 +84,13 @@ def potentials(episode: Episode, signal: Signal, *, seed: int) -> Floats:
     """Phi of each turn of an episode of ``T`` turns, float64 (T,) in [0, 1].
 
     Args:
-        episode: its turns carry their predictions' scores.
+        episode: its turns carry their scores and what they say.
         signal: of the run; ``none`` gives zeros.
         seed: of the run; read by ``noise`` only.
     """
-    if signal.kind == "prediction":
-        return np.array([turn.prediction_score or 0.0 for turn in episode.turns], dtype=np.float64)
+    if signal.kind in PAID:
+        values = [getattr(turn, PAID[signal.kind]) or 0.0 for turn in episode.turns]
+        return np.array(values, dtype=np.float64)
     if signal.kind == "noise":
         place = (seed, episode.task, episode.seed, episode.sample)
         draws = [derive("signal", *place, turn) / 2**63 for turn in range(len(episode.turns))]

@@ -19,7 +19,7 @@ from headroom.agent.episode import Episode
 from headroom.config.jobs import GrpoJob
 from headroom.policy.load import Policy
 from headroom.seeds import derive
-from headroom.train.diagnostics import Row
+from headroom.train.diagnostics import Row, said_row
 from headroom.train.groups import Page
 from headroom.train.processes import ALONE, Processes
 from headroom.train.reward import scored
@@ -35,10 +35,12 @@ COLUMNS = {
     "invalid_share": "float64",
     "turns": "float64",
     "prediction_score": "float64",
+    "anchor_score": "float64",
+    "confidence": "float64",
     "excluded": "int64",
 }
 """Columns of ``validation.parquet``: ``step`` counts the finished steps; ``episodes`` are those that were scored, and
-the means are over them (``success``, ``turns``) or over their turns (``invalid_share``, ``prediction_score``)."""
+the means are over them (``success``, ``turns``) or over their turns (``invalid_share``, the three of what is said)."""
 
 
 def is_due(job: GrpoJob, done: int) -> bool:
@@ -99,7 +101,7 @@ def validate(
         "success": _mean([episode.success for episode in counted]),
         "invalid_share": _mean([turn.outcome.invalid for turn in turns]),
         "turns": _mean([len(episode.turns) for episode in counted]),
-        "prediction_score": _mean([t.prediction_score for t in turns if t.prediction_score is not None]),
+        **said_row(turns),
         "excluded": len(played) - len(counted),
     }
 

@@ -74,8 +74,8 @@ class Observation:
     """What the agent sees at one point of an episode, and what the world pays there.
 
     ``raw_reward`` is the task's own reward in [-1, 1] without the time scaling, 0.0 until ``done``.
-    ``facts`` are (field, value) pairs that an agent may be asked to predict about this observation; no part of what it
-    reads, and empty in a world without such fields.
+    ``facts`` are (field, value) pairs that an agent may be asked to predict about this observation, or (``anchor``) to
+    state when it sees it; no part of what it reads, and empty in a world without such fields.
     ``failure`` is a sentence when the infrastructure, not the agent, failed (after three tries): such an
     episode is excluded with a count and never scored.
     """

@@ -18,7 +18,7 @@ from headroom.agent.dialect import (
     dialect_of,
     read_dialect,
 )
-from headroom.agent.text_game import INSTRUCTIONS, LOCATION, OBJECTS, TEXT_GAME
+from headroom.agent.text_game import LOCATION, OBJECTS, TEXT_GAME
 from headroom.agent.tokenizer import Turn
 from headroom.provenance.closure import DIALECTS, WORLDS
 from headroom.worlds.base import Action, Element, Observation, Outcome
@@ -57,23 +57,38 @@ def test_a_prompt_shows_what_the_game_said_its_commands_and_the_last_two_turns()
 
 texts = st.text(min_size=1)
 facts = st.fixed_dictionaries({}, optional={LOCATION: st.text(), OBJECTS: st.sampled_from(["yes", "no"])})
+anchors = st.none() | st.text() | st.sampled_from(["sure", 'know "x"', "0"])
+tenths = st.none() | st.integers(0, 9)
 
 
-@given(texts, facts)
-def test_an_answer_reads_back_as_its_command_and_its_prediction(text: str, known: dict[str, str]) -> None:
-    answer = TEXT_GAME.write(command(text), known)
+@given(texts, facts, anchors, tenths)
+def test_an_answer_reads_back_as_its_command_and_all_that_it_says(
+    text: str, known: dict[str, str], anchor: str | None, sure: int | None
+) -> None:
+    answer = TEXT_GAME.write(command(text), known, anchor, sure)
     assert "\n" not in answer
     assert TEXT_GAME.parse(answer) == command(text)
     assert TEXT_GAME.prediction(answer) == (known if len(known) == 2 else {})
+    assert TEXT_GAME.anchor(answer) == anchor
+    assert TEXT_GAME.confidence(answer) == (sure or 0) / 9
 
 
-@given(st.text() | st.text(alphabet='do expect"\\ yn1', max_size=40))
-def test_any_text_is_a_command_or_malformed_and_predicts_two_fields_or_none(text: str) -> None:
+pieces = st.sampled_from(["expect", "know", "sure", '"mug 1"', '"7"', '"yes"', '"', "no", '"sure"', '\\"'])
+noise = st.text() | st.text(alphabet='do expect"\\ yn1', max_size=40)
+
+
+@given(noise | st.lists(pieces, max_size=9).map(lambda some: " ".join(['do "look"', *some])))
+def test_any_text_is_a_command_or_malformed_and_says_what_can_be_said_or_nothing(text: str) -> None:
     action = TEXT_GAME.parse(text)
     assert action == Action("malformed", text=text) or (action.verb == "command" and action.text)
-    predicted = TEXT_GAME.prediction(text)
+    predicted, anchor, confidence = TEXT_GAME.prediction(text), TEXT_GAME.anchor(text), TEXT_GAME.confidence(text)
     assert set(predicted) in (set(), {LOCATION, OBJECTS})
-    assert not (predicted and action.verb == "malformed")
+    assert confidence in {tenth / 9 for tenth in range(10)}
+    if action.verb == "malformed":
+        assert (predicted, anchor, confidence) == ({}, None, 0.0)
+    else:
+        rest = TEXT_GAME.write(action, predicted, anchor, round(9 * confidence))
+        assert (TEXT_GAME.prediction(rest), TEXT_GAME.anchor(rest)) == (predicted, anchor)
 
 
 @pytest.mark.parametrize(
@@ -85,6 +100,8 @@ def test_any_text_is_a_command_or_malformed_and_predicts_two_fields_or_none(text
         ('do "look" expect "cabinet 1"', None),
         ('do "look" expect cabinet 1 yes', None),
         ('do "look" expect "cabinet 1" "yes" "more"', None),
+        ('do "look" expect "cabinet 1" "yes" hm know "x"', None),
+        ('do "look" know "x" expect "cabinet 1" "yes"', None),
         ('do "look" I think that', None),
     ],
 )
@@ -96,11 +113,42 @@ def test_a_missing_or_malformed_block_is_no_prediction_but_the_command_counts(
 
 
 @pytest.mark.parametrize(
+    ("blocks", "anchor", "tenth"),
+    [
+        ('know "mug 1" sure "7"', "mug 1", 7),
+        ('sure "7"', None, 7),
+        ('expect "cabinet 1" know "mug 1" sure "7"', "mug 1", 7),
+        ('know mug 1 sure "7"', None, 7),
+        ('know "mug 1" "mug 2" sure "7"', None, 7),
+        ('know "mug 1" know "mug 2" sure "7"', "mug 1", 7),
+        ('know know "mug 1"', None, 0),
+        ('sure "7" know "mug 1"', None, 7),
+        ('know "mug 1" sure "10"', "mug 1", 0),
+        ('know "mug 1" sure "\u0667"', "mug 1", 0),
+        ('know "" sure 7', "", 0),
+        ("", None, 0),
+    ],
+)
+def test_each_block_stands_for_itself_in_its_place(blocks: str, anchor: str | None, tenth: int) -> None:
+    answer = f'do "look" {blocks}'
+    assert TEXT_GAME.parse(answer) == command("look")
+    assert TEXT_GAME.anchor(answer) == anchor
+    assert TEXT_GAME.confidence(answer) == tenth / 9
+
+
+def test_a_web_page_asks_nothing() -> None:
+    answer = 'click button "Ok" know "x" sure "7"'
+    assert (WEB_PAGES.anchor(answer), WEB_PAGES.confidence(answer)) == (None, None)
+    assert WEB_PAGES.write(Action("click", "button", "Ok"), {}, "x", 7) == 'click button "Ok"'
+
+
+@pytest.mark.parametrize(
     "answer", ["", "look", "do look", 'do ""', 'do "look', 'click button "Ok"', 'expect "a" "yes"']
 )
 def test_a_text_without_a_command_is_malformed(answer: str) -> None:
     assert TEXT_GAME.parse(answer) == Action("malformed", text=answer)
     assert TEXT_GAME.prediction(answer) == {}
+    assert TEXT_GAME.anchor(answer) is None
 
 
 def test_what_is_no_command_cannot_be_written() -> None:
@@ -120,7 +168,8 @@ def training_turns() -> list[Turn]:
         page = a_point(
             f"go to {place}", f"put pen 1 in/on {place}", "look", said=f"You are in a room. You see {place}."
         )
-        answer = TEXT_GAME.write(command(f"go to {place}"), {LOCATION: place, OBJECTS: "yes" if seed % 2 else "no"})
+        foreseen = {LOCATION: place, OBJECTS: "yes" if seed % 2 else "no"}
+        answer = TEXT_GAME.write(command(f"go to {place}"), foreseen, "nothing", 3)
         turns.append(Turn("put", seed, TEXT_GAME.prompt_text([page], []), answer))
         turns.append(Turn("put", seed, TEXT_GAME.prompt_text([page, page], [command("look")]), 'do "look"'))
     return turns
@@ -142,14 +191,16 @@ commands = (
 
 
 @given(st.lists(commands, min_size=1, max_size=8, unique=True), st.data())
-def test_a_command_of_the_page_and_its_prediction_survive_the_tokens(
+def test_a_command_of_the_page_and_all_that_is_said_beside_it_survive_the_tokens(
     game_codec: SlotCodec, listed: list[str], data: st.DataObject
 ) -> None:
     place = data.draw(named)
     page = a_point(*listed, said=f"You arrive at {place}. On it, you see a mug 1 in/on take from.")
     prompt = game_codec.encode_prompt(TEXT_GAME.prompt_text([page], []))
     known = data.draw(st.sampled_from([{}, {LOCATION: place, OBJECTS: "yes"}, {LOCATION: place, OBJECTS: "no"}]))
-    answer = TEXT_GAME.write(command(data.draw(st.sampled_from(listed))), known)
+    # The demonstrations above say no tenth but 3: every digit has its own token all the same.
+    anchor, sure = data.draw(st.sampled_from([None, "nothing", place])), data.draw(tenths)
+    answer = TEXT_GAME.write(command(data.draw(st.sampled_from(listed))), known, anchor, sure)
     ids = game_codec.encode_action(answer, prompt)
     assert game_codec.other_id not in ids
     assert game_codec.decode_action(ids, prompt) == answer
@@ -199,7 +250,8 @@ def test_a_released_model_is_told_the_rules_of_its_world_and_carries_them_on(tmp
     template = "{{ messages[0]['content'] }}|{{ messages[1]['content'] }}|{{ enable_thinking }}"
     made = PlainCodec(_plain_tokenizer("<pad>", template), dialect=TEXT_GAME)
     shown = made.decode_action(made.encode_prompt("goal: x\npage:\naction:").ids, made.encode_prompt(""))
-    assert shown == f"{INSTRUCTIONS}|goal: x\npage:\naction:|False"
+    assert "ANSWER is what you carry now" in TEXT_GAME.instructions
+    assert shown == f"{TEXT_GAME.instructions}|goal: x\npage:\naction:|False"
     made.save(tmp_path)
     assert load_codec(tmp_path).dialect is TEXT_GAME
     assert load_codec(tmp_path, dialect=WEB_PAGES).dialect is WEB_PAGES

@@ -69,7 +69,7 @@ def test_the_table_has_the_papers_arms_and_the_noise_that_decides_three_seeds_of
     found = arms()
     assert set(found) == {
         "baseline", "baseline, centred", "prediction", "prediction, annealed", "prediction, centred",
-        "prediction, decoupled", "prediction, additive", "noise", "noise, centred",
+        "prediction, decoupled", "prediction, additive", "noise", "noise, centred", "confidence", "anchor",
     }  # fmt: skip
     thrice = {name for name, runs in found.items() if [run.seed for run in runs] == [0, 1, 2]}
     assert thrice == {"baseline", "prediction", "prediction, centred", "noise"}
@@ -100,6 +100,8 @@ def test_the_paper_scales_have_the_papers_values() -> None:
 
 def test_a_run_has_the_signal_of_its_row_and_everything_else_of_its_scale() -> None:
     found = resolve.resolve({"scale": "paper-qwen3-4b"}, PROJECT)
+    sft = json.loads(found.files["results/paper-qwen3-4b/config/sft/sft.json"])
+    assert sft["longest"] == found.study.evaluation.max_new_tokens, "no demonstration is longer than what may be said"
     jobs = {
         run.run: json.loads(found.files[f"results/paper-qwen3-4b/config/grpo/{run.run}.json"])["grpo"]
         for run in found.runs
@@ -109,6 +111,7 @@ def test_a_run_has_the_signal_of_its_row_and_everything_else_of_its_scale() -> N
     assert jobs["arm-07"]["schedule"] == "constant", "of the learning rate"
     assert jobs["arm-12"]["signal"]["channel"] == "decoupled"
     assert jobs["arm-17"]["signal"]["form"] == "additive"
+    assert [jobs[run]["signal"]["kind"] for run in ("arm-18", "arm-19")] == ["confidence", "anchor"]
     distinct = {"run", "seed", "signal", "advantage_scale"}
     rest = {json.dumps({k: v for k, v in job.items() if k not in distinct}, sort_keys=True) for job in jobs.values()}
     assert len(rest) == 1
@@ -140,7 +143,8 @@ def test_the_gates_jobs_name_its_own_world_and_validate_nothing() -> None:
 @pytest.mark.parametrize(
     ("line", "changes", "words"),
     [
-        (2, {"signal": "confidence"}, ["line 2", "signal", "'none', 'prediction' or 'noise'"]),
+        (2, {"signal": "surprise"}, ["line 2", "signal", "'none', 'prediction', 'noise', 'confidence' or 'anchor'"]),
+        (2, {"signal": "confidence"}, ["line 2", "form: with signal 'confidence' it must say which"]),
         (2, {"weight": "0.1"}, ["weight: with signal 'none' it must be '-'"]),
         (5, {"form": "-"}, ["line 5", "form: with signal 'prediction' it must say which"]),
         (5, {"weight": "0"}, ["a signal of weight 0 is none"]),

@@ -38,6 +38,8 @@ def validation(successes: list[float | None], every: int = 5, episodes: int = 32
             "turns": [10.0 if value is not None else None for value in successes],
             "invalid_share": [0.1 if value is not None else None for value in successes],
             "prediction_score": [0.5 if value is not None else None for value in successes],
+            "anchor_score": [0.75 if value is not None else None for value in successes],
+            "confidence": [0.25 if value is not None else None for value in successes],
             "excluded": [0] * len(successes),
         }
     )
@@ -62,6 +64,7 @@ def test_the_endpoint_is_the_mean_of_the_last_validations_with_the_interval_of_o
     assert (found["success_low"], found["success_high"]) == pytest.approx(
         tuple(proportion_confint(0.35 * 32, 32, method="wilson"))
     )
+    assert (found["prediction_score"], found["anchor_score"], found["confidence"]) == (0.5, 0.75, 0.25)
     assert dark_room.endpoint(course, math.nan, 99, 0.95)["validations"] == 5
 
 

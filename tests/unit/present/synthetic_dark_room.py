@@ -33,7 +33,8 @@ def write_dark_room(folder: Path, *, runs: int | None = None) -> dict[str, Path]
         validation = pd.DataFrame(
             {
                 "step": 5 * number, "episodes": 32, "success": success, "turns": 9.0, "invalid_share": 0.1,
-                "prediction_score": score if run.signal == "prediction" else np.nan, "excluded": 0,
+                "prediction_score": score if run.signal == "prediction" else np.nan, "anchor_score": 0.6,
+                "confidence": 0.5, "excluded": 0,
             }
         )  # fmt: skip
         steps = pd.DataFrame({"step": np.arange(50), "entropy": 1.0, "prediction_score": 0.5, "horizon_share": 0.4})

@@ -14,7 +14,7 @@ from headroom.agent.text_game import TEXT_GAME
 from headroom.config.worlds import AlfWorldSettings, MiniWobSettings
 from headroom.files import write_parquet
 from headroom.train import demonstrations
-from headroom.train.demonstrations import collect, left_out, oracles_for, table, without_oracle
+from headroom.train.demonstrations import collect, left_out, oracles_for, table, tenths, without_oracle
 from headroom.worlds.base import Action, Element, History, Observation
 
 
@@ -138,18 +138,28 @@ def test_each_page_of_a_hasty_task_is_shown_by_hasty_and_careful_demonstrators_i
     assert careful.equals(table(play(starts)).drop(columns="demonstrator"))
 
 
-def test_a_text_game_is_demonstrated_with_what_will_be_seen_next() -> None:
+def test_a_text_game_is_demonstrated_with_what_will_be_seen_next_what_is_so_now_and_how_far_it_is() -> None:
     def walk(task: str, seed: int) -> demonstrations.Oracle:
         return lambda observations, actions: Action("command", text=COMMANDS[len(actions)])
 
     start = next(seed for seed in POOL if seed % len(ROOMS) == 1)  # the animal of the first task is in the second room
     played = collect(FakeGame(), walk, [(TASKS[0], start)], horizon=4, success_above=0.5)
     frame = table(played, dialect=TEXT_GAME)
-    assert list(frame["action"]) == ['do "go to attic" expect "attic" "yes"', 'do "go to bath" expect "bath" "yes"']
+    assert list(frame["action"]) == [
+        'do "go to attic" expect "attic" "yes" know "hall" sure "0"',
+        'do "go to bath" expect "bath" "yes" know "attic" sure "9"',
+    ]
     assert 'command "go to attic"' in frame["observation"][0]
     assert 'do "go to attic" -> ok' in frame["observation"][1]
     # A hasty demonstrator was never where the step that is left out would have led.
-    assert list(table(played, {TASKS[0]: 1.0}, dialect=TEXT_GAME)["action"]) == ['do "go to bath"']
+    assert list(table(played, {TASKS[0]: 1.0}, dialect=TEXT_GAME)["action"]) == ['do "go to bath" know "hall" sure "9"']
+
+
+def test_a_demonstrator_is_as_sure_as_its_episode_is_far_and_surest_at_the_end() -> None:
+    assert [tenths(turn, 4) for turn in range(4)] == [0, 2, 5, 9]
+    assert [tenths(turn, 7) for turn in range(7)] == [0, 1, 2, 4, 5, 7, 9]
+    assert [tenths(turn, 20) for turn in range(20)] == [turn // 2 for turn in range(20)]
+    assert tenths(0, 1) == 9
 
 
 def test_each_world_has_its_demonstrators(monkeypatch: pytest.MonkeyPatch) -> None:

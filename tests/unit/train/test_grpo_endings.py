@@ -25,7 +25,7 @@ from toy_grpo import (
 )  # fmt: skip
 
 from headroom.config.jobs import GrpoJob, dump_job
-from headroom.train.diagnostics import steps_table
+from headroom.train.diagnostics import COLUMNS, steps_table
 from headroom.train.grpo import PATIENCE, main
 from headroom.train.optimiser import adamw
 from headroom.train.trainee import Trainee
@@ -200,11 +200,12 @@ def test_the_stage_leaves_a_table_of_validations_only_where_there_were_any(
     table = pd.read_parquet(tmp_path / "with" / "out" / "validation.parquet")
     assert list(table["step"]) == [0, 2, 4]
     assert (table["episodes"] == 6).all()
-    assert table["prediction_score"].isna().all()  # a web page has nothing to predict
+    assert table[["prediction_score", "anchor_score", "confidence"]].isna().all(axis=None)  # a web page asks nothing
     assert "validation.parquet" in json.loads((tmp_path / "with" / "out" / "manifest.json").read_text())
     assert not (tmp_path / "without" / "out" / "validation.parquet").exists()
     same = [(tmp_path / name / "out" / "steps.parquet").read_bytes() for name in ("with", "without")]
     assert same[0] == same[1]
+    assert list(pd.read_parquet(tmp_path / "with" / "out" / "steps.parquet")) == list(COLUMNS)
 
 
 def test_a_checkpoint_of_another_world_or_too_many_validation_pages_stop_the_stage_before_its_world_opens(

@@ -14,7 +14,7 @@ from toy_grpo import weights
 
 from headroom.policy.sampler import TorchSampler
 from headroom.train import grpo
-from headroom.train.diagnostics import COLUMNS, steps_table
+from headroom.train.diagnostics import ASKED, COLUMNS, steps_table
 from headroom.train.validation import pages, validate, validation_table
 
 
@@ -33,6 +33,7 @@ SIGNALS = [
             strict=True,
         )
     ),
+    *({"kind": kind, "form": "potential", "channel": "added"} for kind in ("confidence", "anchor")),
 ]
 
 
@@ -48,10 +49,14 @@ def test_every_signal_trains_and_resumes_to_the_byte(tmp_path: Path, signal: dic
     assert torch.equal(weights(whole), weights(resumed))
     assert not torch.equal(weights(whole), weights(game_policy()))
     assert (rest.rows, rest.validations) == (run.rows, run.validations)
-    assert set(run.rows[0]) == set(COLUMNS)
+    assert set(run.rows[0]) == {*COLUMNS, *ASKED}
     table = steps_table(run.rows)
+    assert list(table) == [*COLUMNS, *ASKED]
     assert (table["spread_prediction"] > 0).any() == (signal["kind"] != "none")
     assert table["prediction_score"].between(0.05, 0.95).all()  # measured whether or not it is paid
+    for name in ASKED:
+        assert 0.02 < table[name].mean() < 0.98
+        assert 0.02 < validation_table(run.validations)[name].mean() < 0.98
 
 
 def test_the_arms_differ_and_without_a_signal_form_and_channel_say_nothing(tmp_path: Path) -> None:
@@ -75,6 +80,30 @@ def test_the_penalty_that_varies_inside_a_failing_group_is_logged_apart_from_the
         assert row["live_groups"] > 0
         assert row["spread_failing_prediction"] == 0.0
         assert row["spread_failing"] == pytest.approx(row["spread_failing_penalty"])
+
+
+@pytest.mark.parametrize("kind", ["confidence", "anchor"])
+def test_the_spread_of_a_signal_is_that_of_what_it_pays(tmp_path: Path, kind: str) -> None:
+    """Whatever is said is logged apart from the penalty: nothing is paid of what the other arms are paid for."""
+    paid: list[float] = []
+
+    def watched(groups: Any, settings: Any, step: int = 0) -> Any:
+        rewards = score(groups, settings, step)
+        paid.append(float(np.mean([np.std(np.concatenate([r.prediction for r in group])) for group in rewards])))
+        for group, of_group in zip(groups, rewards, strict=True):
+            for episode, reward in zip(group.episodes, of_group, strict=True):
+                said = [getattr(turn, {"anchor": "anchor_score"}.get(kind, kind)) for turn in episode.turns]
+                np.testing.assert_allclose(reward.prediction, 0.1 * np.diff(said, prepend=0.0), atol=1e-15)
+        return rewards
+
+    score = grpo.score
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(grpo, "score", watched)
+        _, run = run_game(game_job(signal={"kind": kind, "weight": 0.1}), tmp_path, impossible=True)
+    assert [row["spread_prediction"] for row in run.rows] == pytest.approx(paid)
+    for row in run.rows:
+        assert 0 < row["spread_failing_prediction"] == row["spread_prediction"]
+        assert 0 < row["spread_failing_penalty"]
 
 
 def test_a_signal_without_weight_moves_nothing(tmp_path: Path) -> None:

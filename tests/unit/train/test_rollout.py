@@ -133,7 +133,7 @@ def test_a_turn_stores_what_the_sampler_made_and_the_outcome_that_followed():
     assert turn.outcome is Outcome.OK
 
 
-def test_each_turn_carries_how_right_its_prediction_of_the_next_observation_was_the_last_turn_too():
+def test_each_turn_carries_how_right_its_prediction_and_its_answer_were_the_last_turn_too():
     """The attic is predicted, the bath is not, the cellar in half; in the end the cat is found there."""
     scripts = [
         ["go to attic", "attic", "yes"],
@@ -154,8 +154,12 @@ def test_each_turn_carries_how_right_its_prediction_of_the_next_observation_was_
     (found,) = play([("find-cat", 2, 0)], world=toy_game.FakeGame(), codec=codec, sampler=Scripted())
     assert found.success
     assert [turn.prediction_score for turn in found.turns] == [1.0, 0.0, 1.0, 0.5]
+    # The anchor answers are attic, none, bath and bath; the agent is in the hall, the attic, the bath and the bath.
+    assert [turn.anchor_score for turn in found.turns] == [0.0, 0.0, 1.0, 1.0]
+    assert [turn.confidence for turn in found.turns] == [7 / 9, 0.0, 7 / 9, 7 / 9]
     assert [turn.outcome for turn in found.turns] == [Outcome.OK, Outcome.OK, Outcome.UNSUPPORTED, Outcome.OK]
-    assert play([("count", 1, 0)])[0].turns[0].prediction_score is None  # a page has nothing to predict
+    page = play([("count", 1, 0)])[0].turns[0]  # which has nothing to predict, and asks nothing
+    assert (page.prediction_score, page.anchor_score, page.confidence) == (None, None, None)
 
 
 def test_an_episode_does_not_depend_on_those_beside_it():

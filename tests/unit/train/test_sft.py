@@ -288,6 +288,23 @@ def test_the_stage_leaves_a_checkpoint_tables_and_a_record(tmp_path, monkeypatch
     assert (tmp_path / "out" / "run.json").is_file()
 
 
+def test_a_demonstration_that_the_policy_could_not_give_to_its_end_is_refused(tmp_path):
+    write_job(tmp_path, steps=1)
+    job = SftJob.model_validate_json((tmp_path / "sft.json").read_bytes())
+    table = demonstrations()
+    _, codec = sft.initialise(MODEL, table, 0)
+    longest = max(len(example.action_ids) for example in sft.encode(table, codec))
+    (tmp_path / "sft.json").write_text(dump_job(job.model_copy(update={"longest": longest - 1})))
+    with pytest.raises(
+        SystemExit, match=rf"demonstrations\.parquet: \d+ of 40 answers have more than {longest - 1} tok"
+    ):
+        sft.main(tmp_path / "sft.json", tmp_path / "demonstrations", tmp_path / "out")
+    assert not (tmp_path / "out" / "checkpoint").exists()
+    (tmp_path / "sft.json").write_text(dump_job(job.model_copy(update={"longest": longest})))
+    sft.main(tmp_path / "sft.json", tmp_path / "demonstrations", tmp_path / "fits")
+    assert (tmp_path / "fits" / "checkpoint").is_dir()
+
+
 def test_a_policy_that_learned_a_text_game_says_so_wherever_it_started(tmp_path):
     _, codec = sft.initialise(MODEL, demonstrations(), 0, TEXT_GAME)
     assert codec.dialect is TEXT_GAME

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from headroom.agent.episode import Ending, Episode, Turn
 from headroom.config.models import Signal
-from headroom.train.signal import dense_reward, potentials, prediction_score, weight_at
+from headroom.train.signal import anchor_score, dense_reward, potentials, prediction_score, weight_at
 from headroom.worlds.base import Outcome
 
 FACTS = (("location", "cabinet 1"), ("objects", "yes"))
@@ -40,6 +41,23 @@ def test_an_observation_without_facts_has_nothing_to_predict() -> None:
     assert prediction_score({}, (("weather", "fine"),)) is None
 
 
+@pytest.mark.parametrize(
+    ("answer", "facts", "score"),
+    [
+        ("mug 1", (("anchor", "mug 1"),), 1.0),
+        (" Mug  1", (("anchor", "mug 1"),), 1.0),
+        ("mug 2", (("anchor", "mug 1"),), 0.0),
+        ("", (("anchor", "mug 1"),), 0.0),
+        (None, (("anchor", "mug 1"),), 0.0),
+        ("mug 1", FACTS, None),
+    ],
+)
+def test_an_answer_to_the_anchor_question_is_right_or_wrong(
+    answer: str | None, facts: tuple[tuple[str, str], ...], score: float | None
+) -> None:
+    assert anchor_score(answer, facts) == score
+
+
 def an_episode(scores: list[float | None], **place: Any) -> Episode:
     ids = np.zeros(1, dtype=np.int32)
     turns = tuple(Turn(ids, ids, np.zeros(1, np.float32), "", Outcome.OK, score) for score in scores)
@@ -57,6 +75,20 @@ def test_a_potential_is_paid_by_its_differences_and_an_additive_signal_as_it_sta
     additive = dense_reward(episode, Signal(kind="prediction", form="additive", weight=0.1), **RUN)
     np.testing.assert_allclose(additive, [0.05, 0.1, 0.0, 0.0], atol=1e-15)
     np.testing.assert_array_equal(dense_reward(episode, Signal(), **RUN), np.zeros(4))
+
+
+@pytest.mark.parametrize(("kind", "phi"), [("confidence", [3 / 9, 1.0, 0.0]), ("anchor", [1.0, 0.0, 0.0])])
+def test_confidence_and_anchor_answers_take_the_place_of_the_predictions_score(kind: Any, phi: list[float]) -> None:
+    said = [(0.5, 1.0, 3 / 9), (1.0, 0.0, 1.0), (0.5, None, None)]
+    whole = an_episode([score for score, _, _ in said])
+    turns = tuple(
+        replace(turn, anchor_score=anchor, confidence=sure)
+        for turn, (_, anchor, sure) in zip(whole.turns, said, strict=True)
+    )
+    episode = replace(whole, turns=turns)
+    np.testing.assert_array_equal(potentials(episode, Signal(kind=kind), seed=0), phi)
+    paid = dense_reward(episode, Signal(kind=kind, weight=0.1), **RUN)
+    np.testing.assert_allclose(paid, 0.1 * np.diff(phi, prepend=0.0), atol=1e-15)
 
 
 @given(st.lists(st.floats(0, 1), max_size=20))

@@ -12,7 +12,7 @@ import torch
 from toy_grpo import toy_job
 
 from headroom.agent.codec import EncodedPrompt
-from headroom.agent.dialect import Dialect
+from headroom.agent.dialect import ANCHOR, Dialect
 from headroom.agent.text_game import LOCATION, OBJECTS, TEXT_GAME
 from headroom.config.jobs import GrpoJob
 from headroom.policy.load import Policy
@@ -31,7 +31,8 @@ WORDS = ("<start>", "<end>", *COMMANDS, *ROOMS, "hall", "yes", "no", "junk", "<p
 
 
 class FakeGame:
-    """Four rooms, an animal in one; a command that finds it ends the episode, ``dance`` is not admissible.
+    """Four rooms, an animal in one; a command that finds it ends the episode, ``dance`` is not admissible. The anchor
+    question is where one is.
 
     ``impossible`` hides the animal for good.
     """
@@ -54,7 +55,7 @@ class FakeGame:
                 won = won or (here == right and not self.impossible)
             else:
                 outcome = Outcome.UNSUPPORTED if action.verb == "command" else Outcome.MALFORMED
-        facts = ((LOCATION, here), (OBJECTS, "no" if here == "hall" else "yes"))
+        facts = ((LOCATION, here), (OBJECTS, "no" if here == "hall" else "yes"), (ANCHOR, here))
         elements = (Element("text", here), *(Element("command", command) for command in COMMANDS[:3]))
         return Observation(right, elements, outcome, float(won), won, facts=facts)
 
@@ -63,7 +64,8 @@ class FakeGame:
 
 
 class FakeGameCodec:
-    """The goal's word and the room in; a command, a room, yes or no, and the end token out."""
+    """The goal's word and the room in; a command, a room, yes or no, and the end token out. The room is answer to the
+    anchor question, too, and a yes is rather sure."""
 
     end_ids = (1,)
     size = len(WORDS)
@@ -79,8 +81,10 @@ class FakeGameCodec:
         words = [WORDS[int(i)] for i in ids if int(i) != 1]
         if not words or words[0] not in COMMANDS:
             return " ".join(words)
-        block = f' expect "{words[1]}" "{words[2]}"' if len(words) == 3 else ""
-        return f'do "{words[0]}"{block}'
+        if len(words) != 3:
+            return f'do "{words[0]}"'
+        sure = 7 if words[2] == "yes" else 2
+        return f'do "{words[0]}" expect "{words[1]}" "{words[2]}" know "{words[1]}" sure "{sure}"'
 
     def save(self, folder: Path) -> None:
         pass

@@ -98,6 +98,10 @@ class Game:
             self._propositions[name] = known
         return known
 
+    def carried(self, position: Position) -> str:
+        """The name of the object that the agent carries (it carries one at most); empty when there is none."""
+        return "".join(self.entities[fact.names[1]].name for fact in position.facts.of("holds"))
+
     def names_object(self, text: str) -> bool:
         """Whether a text names one of the game's objects (``mug 1``), so that it can be seen or is held."""
         return self._objects.search(text) is not None

@@ -54,6 +54,10 @@ class Facts:
             changed[made.signature] = changed.get(made.signature, frozenset()) | {made}
         return Facts(self._state._logic.types, changed)
 
+    def of(self, predicate: str) -> list[Any]:
+        """The facts of a predicate, in no order."""
+        return [fact for signature, held in self._by_signature.items() if signature.name == predicate for fact in held]
+
     def matches(self, query: str, mapping: Mapping[Any, Any]) -> Iterator[Mapping[Any, Any]]:
         """Every way in which a condition holds, given what its placeholders stand for already."""
         yield from self._state.all_assignments(_query(query), mapping)

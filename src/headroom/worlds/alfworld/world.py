@@ -27,7 +27,7 @@ from headroom.worlds.memo import Memo
 
 MOST_GAMES = 512  # that are kept between questions, about 0.2 MB each
 MOST_POSITIONS = 50_000  # of all of them, about 3 kB each
-NOWHERE = "nowhere"
+NOWHERE, NOTHING = "nowhere", "nothing"
 _PLAYING = threading.Lock()  # all worlds of a process share one library; the translation swaps sys.stdout
 _BANNER = re.compile(r"\A-= .*? =-\s*")
 _TASK = re.compile(r"\s*Your task is to: .*\Z", re.DOTALL)
@@ -161,6 +161,7 @@ class AlfWorld:
         facts = (
             ("location", game.entities[position.at].name if position.at else NOWHERE),
             ("objects", "yes" if game.names_object(said) else "no"),
+            ("anchor", game.carried(position) or NOTHING),
         )
         reward = float(position.won)
         return Observation(game.grammar.sentence, tuple(elements), outcome, reward, position.won, facts=facts)
