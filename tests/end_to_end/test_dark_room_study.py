@@ -50,6 +50,8 @@ def test_every_arm_is_trained_validated_and_in_the_table(finished: Path) -> None
         validation = pd.read_parquet(results / "grpo" / run / "validation.parquet")
         assert validation["step"].tolist() == [0, 1, 2, 3]
         assert (validation["episodes"] + validation["excluded"] == 2).all()
+        assert validation["anchor_score"].between(0, 1).all()
+        assert (validation["confidence"] > 0).any(), "the supervised policy says how sure it is"
     table = pd.read_csv(results / "dark_room" / "dark_room.csv")
     assert table.loc[table["row"] == "run", "run"].tolist() == list(RUNS)
     assert table.loc[table["row"] == "arm", "arm"].tolist() == ["baseline", "prediction", "prediction, centred"]

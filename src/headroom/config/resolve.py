@@ -162,7 +162,7 @@ def _validation_has_steps(scale: str, study: Study, recipes: Mapping[str, Grpo])
             )
         if grpo.signal.kind not in ("none", "noise") and study.world.kind == "miniwob":
             raise ConfigError(
-                f"{where}.signal.kind: pages of MiniWoB++ have nothing to predict, and ask nothing; take alfworld's games"
+                f"{where}.signal.kind: pages of MiniWoB++ have nothing to predict, nor to answer; take alfworld's games"
             )
 
 

@@ -158,7 +158,7 @@ def test_the_first_page_shows_the_room_and_every_command_but_help(world: AlfWorl
     places = ("bathtubbasin", "countertop", "drawer", "handtowelholder", "sinkbasin", "toiletpaperhanger")
     assert commands(first) == [*(f"go to {place} 1" for place in places), "inventory", "look"]
     assert (first.raw_reward, first.done, first.outcome) == (0.0, False, Outcome.OK)
-    assert first.facts == (("location", "nowhere"), ("objects", "no"))
+    assert first.facts == (("location", "nowhere"), ("objects", "no"), ("anchor", "nothing"))
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,36 @@ def test_facts_say_where_the_agent_stands_and_whether_an_object_is_named(
 ) -> None:
     seen = play(world, "pick_heat_then_place_in_recep", 2, *texts)
     assert said(seen) == text
-    assert seen.facts == (("location", location), ("objects", objects))
+    assert seen.facts[:2] == (("location", location), ("objects", objects))
+
+
+@pytest.mark.parametrize(
+    ("texts", "carried"),
+    [
+        (["go to fridge 1", "open fridge 1"], "nothing"),
+        (["go to fridge 1", "open fridge 1", "take tomato 1 from fridge 1"], "tomato 1"),
+        (["go to fridge 1", "open fridge 1", "take tomato 1 from fridge 1", "fly", "go to shelf 2"], "tomato 1"),
+        (["go to fridge 1", "open fridge 1", "take tomato 1 from fridge 1", "move tomato 1 to fridge 1"], "nothing"),
+    ],
+)
+def test_the_anchor_is_what_the_agent_carries_at_this_very_point(
+    world: AlfWorld, texts: list[str], carried: str
+) -> None:
+    points = [play(world, "pick_heat_then_place_in_recep", 2, *texts[:count]) for count in range(len(texts) + 1)]
+    assert all(point.outcome is Outcome.OK for point in points if "Nothing happens" not in said(point))
+    assert [point.facts[2] for point in points[:3]] == [("anchor", "nothing")] * 3
+    assert points[-1].facts[2] == ("anchor", carried)
+
+
+def test_the_anchor_agrees_with_what_the_inventory_says(expected: dict[History, Observation], world: AlfWorld) -> None:
+    carrying = 0
+    for history, seen in expected.items():
+        if not seen.done:
+            told = said(world.observe([history.then(command("inventory"))])[0])
+            what = dict(seen.facts)["anchor"]
+            assert told == ("You are not carrying anything." if what == "nothing" else f"You are carrying: a {what}.")
+            carrying += what != "nothing"
+    assert carrying
 
 
 def test_winning_pays_one_and_nothing_happens_after_the_end(world: AlfWorld) -> None:
