@@ -166,6 +166,7 @@ def test_the_stage_leaves_a_checkpoint_tables_and_a_record_however_it_ends(
     monkeypatch.setattr("headroom.worlds.miniwob.world.MiniWob", FakeBrowser)
     monkeypatch.setattr("headroom.worlds.seeds.pool", lambda _: POOL)
     (tmp_path / "init").mkdir()
+    (tmp_path / "init" / "agent.json").write_text('{"dialect": "web pages"}')
     (tmp_path / "init" / "weights").write_text("a stand-in; the loader is replaced")
     (tmp_path / "task_sets.json").write_text(json.dumps({"mastered": TASKS, "headroom": []}))
     (tmp_path / "job.json").write_text(dump_job(toy_job(5)))
@@ -183,6 +184,7 @@ def test_the_stage_leaves_a_checkpoint_tables_and_a_record_however_it_ends(
 def a_stage(folder: Path, job: GrpoJob) -> tuple[Path, Path, Path, Path]:
     """The files that the stage reads, and where it writes."""
     (folder / "init").mkdir()
+    (folder / "init" / "agent.json").write_text('{"dialect": "web pages"}')
     (folder / "init" / "weights").write_text("a stand-in; the loader is replaced")
     (folder / "task_sets.json").write_text(json.dumps({"mastered": TASKS, "headroom": []}))
     (folder / "job.json").write_text(dump_job(job))
@@ -215,6 +217,9 @@ def test_a_checkpoint_of_another_world_or_too_many_validation_pages_stop_the_sta
     other = a_stage(tmp_path / "other", toy_job(4))
     (tmp_path / "other" / "init" / "agent.json").write_text('{"dialect": "text game"}')
     with pytest.raises(SystemExit, match=r"speaks the dialect 'text game', but world\.kind miniwob"):
+        main(*other)
+    (tmp_path / "other" / "init" / "agent.json").unlink()
+    with pytest.raises(SystemExit, match=r"agent\.json is missing; the checkpoint is incomplete"):
         main(*other)
     (tmp_path / "many").mkdir()
     with pytest.raises(SystemExit, match=r"validation\.pages is 999"):
