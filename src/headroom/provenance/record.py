@@ -28,7 +28,7 @@ from typing import Any, NoReturn
 from headroom.files import write_text
 from headroom.provenance import allotment, attempts, closure, environment, manifest
 from headroom.provenance.digest import sha256_file, sha256_text
-from headroom.provenance.inputs import flat, parents, read_config, read_input
+from headroom.provenance.inputs import flat, games_of, parents, read_config, read_input
 from headroom.provenance.manifest import MANIFEST, RECORD, TIMING
 from headroom.provenance.project import relative, scale_folder, scrub
 from headroom.provenance.schema import Attempt, Ending, RunRecord, Sources, Usage
@@ -67,7 +67,7 @@ class Job:
         self.started = _now()
         self._clock = time.monotonic()
         self.config = read_config(config) if config is not None else None
-        self.inputs = [read_input(name, path) for name, path in flat(inputs)]
+        self.inputs = [read_input(name, path) for name, path in flat({**inputs, **games_of(self.config)})]
         files = closure.digests(stage, world=closure.world_of(self.config.content) if self.config else None)
         self.sources = Sources(sha256=closure.digest(files), files=files)
         self.git = environment.git()
