@@ -305,8 +305,8 @@ def load_runs(project: Path, study: Study, scale: str) -> tuple[Row, ...]:
         for name in members:
             if name not in study.runs:
                 raise ConfigError(
-                    f"{scale_file(scale)}: mechanism.regimes.{regime}: {name!r} is not made, for the key runs leaves it "
-                    "out; take it off the regime, or add it to runs"
+                    f"{scale_file(scale)}: mechanism.regimes.{regime}: {name!r} is not made, for the key runs leaves "
+                    "it out; take it off the regime, or add it to runs"
                 )
     return tuple(run for run in found.values() if run.run in study.runs)
 

@@ -259,6 +259,16 @@ def test_the_listing_of_released_games_is_an_input_of_the_rules_that_play(
         assert ("games=WORKFLOW.games" in block) == ("environment=WORKFLOW.environment(" in block)
 
 
+def test_pages_of_the_validation_are_held_against_those_of_training_where_runs_validate(project: Path) -> None:
+    def held_out(scale: str) -> dict[str, int]:
+        text = resolve.resolve({"scale": scale}, project).files[f"results/{scale}/config/overlap.json"]
+        return dict(json.loads(text)["held_out"])
+
+    assert "validation" not in held_out("tiny")
+    edit(project, grpo__validation={"every": 1, "pages": 7, "last": 2}, tasks__candidates=list(load.ALFWORLD_TASKS[:3]))
+    assert held_out(SMOKE)["validation"] == 3
+
+
 def test_each_study_draws_its_own_figures(project: Path) -> None:
     gate, dark = load_figures(project, "gate"), load_figures(project, "dark room")
     assert list(dark) == ["dark_room"]

@@ -93,6 +93,17 @@ def test_the_listing_of_released_games_is_an_input_and_other_games_are_noticed(p
     assert make("results/t/a", config=config).inputs == []
 
 
+def test_a_job_is_seen_to_run_for_as_long_as_it_does_and_looking_disturbs_none(project: Path) -> None:
+    output = Path("results/t/a")
+    assert not record.running(output)
+    with record.job(STAGE, output) as job:
+        assert record.running(output)
+        assert not record.running(Path("results/t/b"))
+        (job.output / "table.csv").write_text("a\n")
+    assert not record.running(output)
+    make("results/t/a")
+
+
 def test_a_folder_inside_a_result_is_checked_against_its_part_of_the_manifest(project: Path) -> None:
     with record.job(STAGE, Path("results/t/a")) as job:
         (job.output / "checkpoint").mkdir()

@@ -94,6 +94,36 @@ def test_a_policy_without_probabilities_ends_the_run_as_diverged(tmp_path: Path)
     assert run.rows == []
 
 
+@pytest.mark.parametrize("every", [1, 4, 50])
+def test_a_run_that_diverged_ends_with_a_validation_of_its_last_weights(tmp_path: Path, every: int) -> None:
+    policy = toy_policy()
+    Sabotage(policy, set(range(2, 100)))
+    _, run = run_toy(toy_job(steps=20, validation={"every": every, "pages": 4}), tmp_path, policy=policy)
+    assert run.ending == "diverged"
+    assert run.validations[-1]["step"] == len(run.rows) < 20
+    assert run.validations[-1]["episodes"] == 4
+    steps = [row["step"] for row in run.validations]
+    assert steps == sorted(set(steps))
+
+
+def test_a_run_whose_policy_lost_its_probabilities_ends_with_a_validation_that_plays_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy, update_ = toy_policy(), update
+
+    def breaks(*arguments: Any) -> Any:
+        found = update_(*arguments)
+        with torch.no_grad():
+            policy.model.model.norm.weight.fill_(float("nan"))
+        return found
+
+    monkeypatch.setattr("headroom.train.grpo.update", breaks)
+    _, run = run_toy(toy_job(steps=20, validation={"every": 5, "pages": 4}), tmp_path, policy=policy)
+    assert (run.ending, len(run.rows)) == ("diverged", 1)
+    assert [(row["step"], row["episodes"]) for row in run.validations] == [(0, 4), (1, 0)]
+    assert run.validations[-1]["success"] is None
+
+
 # Resume
 
 
