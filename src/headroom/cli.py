@@ -105,7 +105,7 @@ def graft(
 def runs(scale: Scale = "") -> None:
     """The run table of a scale, and what became of each run: every attempt, killed and failed ones included."""
     from headroom.config.resolve import ConfigError, load_runs, load_study
-    from headroom.provenance import attempts
+    from headroom.provenance import attempts, record
 
     project, scale = _project(), _scale(scale)
     try:
@@ -119,6 +119,8 @@ def runs(scale: Scale = "") -> None:
         output = f"results/{scale}/grpo/{run.run}"
         tried = attempts.of_output(log, output)
         state = str(tried[-1]["ending"]) if tried else "not run"
+        if record.running(project / output):
+            state = "running"
         if state in ("finished", "diverged") and not (project / output / "manifest.json").is_file():
             state += ", removed"
         tries = f" ({len(tried)} attempts)" if len(tried) > 1 else ""

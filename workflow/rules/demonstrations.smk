@@ -3,6 +3,7 @@ rule demonstrations:
     input:
         config="<config>/demonstrations.json",
         sources=closure.sources("train.demonstrations"),
+        games=WORKFLOW.games,
         environment=WORKFLOW.environment("worlds"),
     output:
         table="<results>/demonstrations/demonstrations.parquet",

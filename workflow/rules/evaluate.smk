@@ -8,6 +8,7 @@ rule evaluate:
         ),
         task_sets="<results>/select/task_sets.json",
         sources=closure.sources("measure.evaluate"),
+        games=WORKFLOW.games,
         environment=WORKFLOW.environment("train"),
     output:
         episodes="<results>/evaluate/{policy}/episodes.parquet",

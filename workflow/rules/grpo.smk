@@ -8,6 +8,7 @@ rule grpo:
         ),
         task_sets="<results>/select/task_sets.json",
         sources=closure.sources("train.grpo"),
+        games=WORKFLOW.games,
         environment=WORKFLOW.environment("train", samples=True),
     output:
         checkpoint=directory("<results>/grpo/{run}/checkpoint"),

@@ -8,6 +8,7 @@ rule probe:
         episodes=ancient("<results>/reading/episodes.parquet"),
         task_sets="<results>/select/task_sets.json",
         sources=closure.sources("measure.probe"),
+        games=WORKFLOW.games,
         environment=WORKFLOW.environment("train"),
     output:
         turns="<results>/probe/probe.parquet",
@@ -97,6 +98,7 @@ rule graft:
         ),
         task_sets="<results>/select/task_sets.json",
         sources=closure.sources("measure.graft"),
+        games=WORKFLOW.games,
         environment=WORKFLOW.environment("train"),
     output:
         episodes="<results>/graft/{run}/episodes.parquet",

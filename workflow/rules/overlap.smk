@@ -4,6 +4,7 @@ rule overlap:
         config="<config>/overlap.json",
         task_sets="<results>/select/task_sets.json",
         sources=closure.sources("measure.overlap"),
+        games=WORKFLOW.games,
         environment=WORKFLOW.environment("worlds"),
     output:
         table="<results>/overlap/overlap.csv",

@@ -6,6 +6,7 @@ rule reading:
         checkpoint=ancient("<results>/sft/sft/checkpoint"),
         task_sets="<results>/select/task_sets.json",
         sources=closure.sources("measure.reading"),
+        games=WORKFLOW.games,
         environment=WORKFLOW.environment("train"),
     output:
         table="<results>/reading/reading.csv",

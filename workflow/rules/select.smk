@@ -5,6 +5,7 @@ rule select:
         supervised="<results>/sft/sft/manifest.json",
         checkpoint=ancient("<results>/sft/sft/checkpoint"),
         sources=closure.sources("measure.select"),
+        games=WORKFLOW.games,
         environment=WORKFLOW.environment("train"),
     output:
         task_sets="<results>/select/task_sets.json",

@@ -18,14 +18,14 @@ import numpy as np
 import numpy.typing as npt
 
 from headroom.agent import slots, tokenizer
-from headroom.agent.dialect import FILE as DIALECT_FILE
 from headroom.agent.dialect import WEB_PAGES, Dialect, read_dialect
 from headroom.agent.prompt import HISTORY, PAGE
+from headroom.agent.spoken import OURS as SLOTS_FILE
+from headroom.agent.spoken import write_spoken
 from headroom.files import write_json
 
 Ids = npt.NDArray[np.int32]
 
-SLOTS_FILE = "slots.json"
 VOCABULARIES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt")
 """Files that hold a tokenizer's tokens; one is enough."""
 ACTION_ROOM = 64  # tokens of the context that a prompt leaves for an action
@@ -161,7 +161,7 @@ class SlotCodec:
         return slots.action_text(tokens, prompt.table, self.dialect)
 
     def save(self, folder: Path) -> None:
-        _save_dialect(self.dialect, folder)
+        write_spoken(self.dialect.name, folder)
         if self._files is not None:  # without the tokenizer library, whose import takes longer than a small evaluation
             for name, content in self._files.items():
                 (folder / name).write_bytes(content)
@@ -234,15 +234,10 @@ class PlainCodec:
         return str(self._hf.decode(kept, skip_special_tokens=True, clean_up_tokenization_spaces=False)).strip()
 
     def save(self, folder: Path) -> None:
-        _save_dialect(self.dialect, folder)
+        write_spoken(self.dialect.name, folder)
         if self._limit is not None:  # so that what is trained on it later cuts the same pages at the same place
             self._hf.model_max_length = self._hf.init_kwargs["model_max_length"] = self._limit + ACTION_ROOM
         self._hf.save_pretrained(str(folder))
-
-
-def _save_dialect(dialect: Dialect, folder: Path) -> None:
-    if dialect.name != WEB_PAGES.name:
-        write_json(folder / DIALECT_FILE, {"dialect": dialect.name})
 
 
 def _until_end(ids: Sequence[int] | Ids, ends: tuple[int, ...]) -> list[int]:
@@ -274,7 +269,7 @@ def load_codec(
         try:
             settings = json.loads(path.read_text(encoding="utf-8"))
             count, limit = int(settings["slots"]), int(settings["prompt_limit"])
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise ValueError(f"{path}: cannot be read ({error!r}); the checkpoint is incomplete") from error
         files = {
             name: (folder / name).read_bytes() for name in (*tokenizer.FILES, SLOTS_FILE) if (folder / name).is_file()

@@ -1,22 +1,19 @@
 """What differs between worlds in what an agent reads and writes: one dialect a world.
 
-A checkpoint carries the name of its dialect in :data:`FILE`, because its policy knows no other; a checkpoint without
-that file speaks of web pages.
+A checkpoint carries the name of its dialect (:mod:`headroom.agent.spoken`), because its policy knows no other; a
+released model, which carries none, is asked as an agent of web pages.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
 from headroom.agent import grammar, prompt
 from headroom.agent.grammar import quote
+from headroom.agent.spoken import FILE, spoken, spoken_here
 from headroom.worlds.base import Action, Observation
-
-FILE = "agent.json"
-"""In a checkpoint folder, ``{"dialect": name}``; left out for web pages."""
 
 LOCATION, OBJECTS = "location", "objects"
 """The facts of an observation that an answer may predict: where the agent is, and "yes" if it sees any object."""
@@ -190,30 +187,28 @@ def dialect_named(name: str) -> Dialect:
 
 
 def read_dialect(folder: Path) -> Dialect:
-    """The dialect of a checkpoint folder.
+    """The dialect of a checkpoint folder; web pages for a released model, which names none.
 
     Raises:
-        ValueError: its file cannot be read, or names no dialect.
+        ValueError: its file is missing from a checkpoint of this project, cannot be read, or names no dialect.
     """
-    path = folder / FILE
-    if not path.is_file():
-        return WEB_PAGES
+    name = spoken(folder)
     try:
-        name = json.loads(path.read_text(encoding="utf-8"))["dialect"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{path}: cannot be read ({error!r}); the checkpoint is incomplete") from error
-    try:
-        return dialect_named(str(name))
+        return WEB_PAGES if name is None else dialect_named(name)
     except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error
+        raise ValueError(f"{folder / FILE}: {error}") from error
 
 
-def check_dialect(folder: Path, kind: str) -> None:
+def check_dialect(folder: Path, kind: str, *, released: bool = False) -> None:
     """Refuse a checkpoint that speaks of another world; reads one small file.
 
+    A ``released`` model may name no dialect, then it plays web pages; one that a stage made must name its own.
+
     Raises:
-        ValueError: its dialect is not that of the world ``kind``, or cannot be read.
+        ValueError: its dialect is not that of the world ``kind``, is missing, or cannot be read.
     """
+    if not released:
+        spoken_here(folder)
     found, wanted = read_dialect(folder), dialect_of(kind)
     if found.name != wanted.name:
         raise ValueError(

@@ -195,7 +195,8 @@ def _probe(turns: Sequence[Turn]) -> ProbeTurns:
         tuple(turn.prompt_ids[-PROBE_IDS:] for turn in unique),
         tuple(turn.action_ids for turn in unique),
         np.arange(len(unique), dtype=np.int64),
-        "",
+        tokenizer="",
+        dialect="",
     )
 
 

@@ -14,7 +14,7 @@ import torch
 
 from headroom.agent.codec import EncodedPrompt
 from headroom.agent.dialect import WEB_PAGES, Dialect
-from headroom.plan.architecture import FOLDER, TINY_VOCABULARY, model_files
+from headroom.plan.architecture import FOLDER, TINY_VOCABULARY, shape_files
 from headroom.policy.decoder import Decoder, known
 from headroom.provenance.project import root
 from headroom.seeds import derive
@@ -33,7 +33,7 @@ def shape_config(shape: str) -> dict[str, Any]:
     Raises:
         ValueError: there is no such model, or it is none that reads text alone.
     """
-    files = model_files(root())
+    files = shape_files(root())
     if shape == "tiny":
         return {
             **files["qwen3-4b"].architecture, "vocab_size": TINY_VOCABULARY, "hidden_size": 32, "head_dim": 8,

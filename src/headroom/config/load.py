@@ -286,6 +286,14 @@ def load_runs(project: Path, study: Study, scale: str) -> tuple[Row, ...]:
         raise ConfigError(f"{table}: has no rows; restore it with git checkout")
     for regime, members in study.mechanism.regimes.items():
         _known(scale_file(scale), f"mechanism.regimes.{regime}", members, found, f"run in {table}")
+    families = {run.family for run in found.values()}
+    _known(
+        scale_file(scale),
+        "mechanism.rank_families",
+        study.mechanism.rank_families,
+        families,
+        f"family of runs in {table}",
+    )
     if study.runs is None:
         return tuple(found.values())
     _known(scale_file(scale), "runs", study.runs, found, f"run in {table}")
@@ -293,6 +301,13 @@ def load_runs(project: Path, study: Study, scale: str) -> tuple[Row, ...]:
         raise ConfigError(
             f"{scale_file(scale)}: runs: names no run, or one twice; name each once, or leave the key out"
         )
+    for regime, members in study.mechanism.regimes.items():
+        for name in members:
+            if name not in study.runs:
+                raise ConfigError(
+                    f"{scale_file(scale)}: mechanism.regimes.{regime}: {name!r} is not made, for the key runs leaves "
+                    "it out; take it off the regime, or add it to runs"
+                )
     return tuple(run for run in found.values() if run.run in study.runs)
 
 

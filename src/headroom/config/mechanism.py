@@ -14,7 +14,7 @@ class Chosen:
     """What of a study is taken apart.
 
     ``ranked`` are the policies whose insides are measured, ``grafted`` the runs that are grafted (run -> regime),
-    ``regimes`` regime -> runs, those of them that the scale makes.
+    ``regimes`` regime -> runs, each of which the scale makes.
     """
 
     ranked: tuple[str, ...]
@@ -23,22 +23,20 @@ class Chosen:
 
 
 def chosen(study: Study, runs: Sequence[Row], inits: Sequence[str]) -> Chosen:
-    """Apply ``mechanism`` of a study to the runs that its scale makes; runs that it does not make are left out.
+    """Apply ``mechanism`` of a study to the runs that its scale makes.
 
     Raises:
         ValueError: two regimes name the same run.
     """
     settings = study.mechanism
-    made = [run.run for run in runs]
     regimes: dict[str, tuple[str, ...]] = {}
     regime_of: dict[str, str] = {}
     for regime, members in settings.regimes.items():
         for run in members:
             if regime_of.setdefault(run, regime) != regime:
                 raise ValueError(f"mechanism.regimes.{regime}: {run!r} is in {regime_of[run]} already; name it once")
-        present = tuple(run for run in members if run in made)
-        if present:
-            regimes[regime] = present
+        if members:
+            regimes[regime] = members
     ranked = [run.run for run in runs if run.family in settings.rank_families]
     return Chosen(
         ranked=(*inits, *ranked),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -166,6 +166,17 @@ def _validation_has_steps(scale: str, study: Study, recipes: Mapping[str, Grpo])
             )
 
 
+def _validation_seeds(study: Study, recipes: Iterable[Grpo]) -> dict[str, int]:
+    """Seeds a task of the pool ``validation`` that any run plays; no entry where none validates."""
+    size = {"mastered": study.tasks.mastered, "headroom": study.tasks.headroom, "all": len(study.tasks.candidates)}
+    seeds = [
+        math.ceil(job.validation.pages / max(1, size[job.tasks]))
+        for job in recipes
+        if job.validation.every and job.validation.pages
+    ]
+    return {"validation": min(max(seeds), POOLS["validation"])} if seeds else {}
+
+
 def _sets_have_tasks(scale: str, study: Study, jobs: Mapping[str, Strict]) -> None:
     """Whether no job asks for a set that this scale leaves empty (``tasks.mastered``, ``tasks.headroom``)."""
     empty = {name for name in ("mastered", "headroom") if not getattr(study.tasks, name)}
@@ -223,6 +234,7 @@ def resolve(config: Mapping[str, object], project: Path) -> Resolved:
                 "selection": study.tasks.selection_seeds,
                 "reading": study.evaluation.seeds,
                 "evaluation": study.evaluation.seeds,
+                **_validation_seeds(study, recipes.values()),
             },
         ),
         "select": SelectJob(world=world, tasks=study.tasks, max_new_tokens=study.evaluation.max_new_tokens),

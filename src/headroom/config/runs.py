@@ -6,10 +6,11 @@ The gate's are in ``workflow/data/runs.tsv`` (:class:`Run`), the dark room's in 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from headroom.config.base import NonNegative, Positive, Strict
 from headroom.config.training import Signal
@@ -17,6 +18,16 @@ from headroom.config.training import Signal
 Family = Literal["grid", "replication", "group_size", "headroom", "collapse", "schedule"]
 ABSENT = "-"
 """A cell of a run that has no dense signal."""
+
+
+def _digits(cell: object) -> object:
+    """Refuse what Python alone would read as a whole number: ``+1``, ``1_0``, `` 1``, ``01``."""
+    if isinstance(cell, str) and not re.fullmatch(r"0|[1-9][0-9]*", cell):
+        raise ValueError("must be written in digits alone")
+    return cell
+
+
+Digits = BeforeValidator(_digits)
 
 
 class Run(Strict):
@@ -31,8 +42,8 @@ class Run(Strict):
     kl_beta: float = Field(ge=0)
     clip_low: float = Field(gt=0, lt=1)
     clip_high: float = Field(gt=0)
-    group_size: Positive
-    seed: NonNegative
+    group_size: Annotated[Positive, Digits]
+    seed: Annotated[NonNegative, Digits]
 
     @property
     def cell(self) -> tuple[object, ...]:
@@ -70,7 +81,7 @@ class Arm(Strict):
     schedule: Literal["constant", "cosine", "-"] = Field(description="Of the weight.")
     channel: Literal["added", "decoupled", "-"]
     advantage_scale: Literal["none", "group_std", "batch_std"]
-    seed: NonNegative
+    seed: Annotated[NonNegative, Digits]
 
     @model_validator(mode="after")
     def _possible(self) -> Arm:

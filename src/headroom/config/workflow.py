@@ -16,6 +16,7 @@ from pathlib import Path
 
 from headroom.config.models import AlfWorldSettings, Resources, model_files
 from headroom.config.resolve import SUPERVISED, ConfigError, Resolved, resolve, write
+from headroom.config.worlds import LISTING
 from headroom.provenance.release import Release, for_tier
 
 FIGURES_TABLE = "workflow/data/figures.tsv"
@@ -92,6 +93,15 @@ class Workflow:
     def model_files(self) -> list[str]:
         """The files of the checkpoint folder that a scale's model is read from."""
         return [str(path) for path in model_files(self.resolved.study.model)]
+
+    @cached_property
+    def games(self) -> list[str]:
+        """The listing of the released games that the scale's world plays, once it is there."""
+        world = self.resolved.study.world
+        if not isinstance(world, AlfWorldSettings) or world.games != "released" or not world.data:
+            return []
+        path = Path(world.data) / LISTING
+        return [str(path)] if path.is_file() else []
 
     @cached_property
     def init_of(self) -> dict[str, str]:
@@ -195,16 +205,25 @@ def before_games(study: Workflow, project: Path) -> None:
     """Look for the released games when a workflow starts, before a job finds none.
 
     Raises:
-        SystemExit: their folder is not there; one line with the remedy.
+        SystemExit: their folder or their listing is not there, or a listed game; one line with the remedy.
     """
     world = study.resolved.study.world
     if not isinstance(world, AlfWorldSettings) or world.games != "released" or not study.makes("checkpoints"):
         return
-    if not (project / (world.data or "")).is_dir():
+    where, folder = f"headroom: workflow/scales/{study.scale}.yaml: world.data", project / (world.data or "")
+    if not folder.is_dir():
         raise SystemExit(
-            f"headroom: workflow/scales/{study.scale}.yaml: world.data: there is no folder {world.data}; put the "
+            f"{where}: there is no folder {world.data}; put the "
             "released games there (alfworld-download), or name the folder that holds them"
         )
+    from headroom.worlds.alfworld.listing import WRITE, check_games
+
+    try:
+        listed = check_games(folder)
+    except ValueError as error:
+        raise SystemExit(f"headroom: workflow/scales/{study.scale}.yaml: {error}") from error
+    if not listed:
+        raise SystemExit(f"{where}: {world.data} has no {LISTING}, which fixes the games; type: {WRITE} {world.data}")
 
 
 def prelude(scale: str, *, conda: bool) -> str:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from headroom.config.base import NonNegative, Positive, Strict
+
+LISTING = "games.sha256"
+"""In the folder of the released games, the SHA-256 of each: what decides which games a study plays."""
 
 
 class MiniWobSettings(Strict):
@@ -35,7 +39,9 @@ class AlfWorldSettings(Strict):
     games: Literal["generated", "released"] = Field(
         "generated", description="generated: synthetic scenes, never called ALFWorld; released: the published games."
     )
-    data: str | None = Field(None, description="Folder of the released games; required for games: released.")
+    data: Annotated[str, AfterValidator(os.path.expanduser)] | None = Field(
+        None, description="Folder of the released games, ~ for home; required for games: released."
+    )
     receptacles: Positive = Field(8, description="Receptacles of a generated scene, at most.")
     objects: Positive = Field(8, description="Objects of a generated scene, at most.")
     list_commands: bool = Field(True, description="The observation lists the commands that the game would accept.")

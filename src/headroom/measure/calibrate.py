@@ -135,6 +135,7 @@ def main(
     pages: Annotated[int, typer.Option(help="Selection pages a task.")] = 25,
 ) -> None:
     """Measure greedy success before and after training at each rate, and name the levels of the grid."""
+    from headroom.agent.dialect import check_dialect
     from headroom.policy.repeatable import repeatable
     from headroom.provenance import record
     from headroom.worlds.open import open_world
@@ -148,6 +149,7 @@ def main(
     with record.job("measure.calibrate", output, inputs=inputs, config=config, seeds=named) as job:
         tasks = tasks_of(read_task_sets(task_sets), [job_settings.grpo.tasks], task_sets)
         try:
+            check_dialect(checkpoint, job_settings.world.kind)
             with open_world(job_settings.world) as world:
                 table = calibrate(
                     world, checkpoint, job_settings, tasks, rates, seeds, pool("selection", pages), job.scratch()

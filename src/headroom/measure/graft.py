@@ -15,7 +15,9 @@ import pandas as pd
 import torch
 import typer
 
+from headroom.agent.dialect import check_dialect
 from headroom.agent.episode import Episode
+from headroom.agent.spoken import spoken
 from headroom.config.jobs import GraftJob, load_job
 from headroom.config.models import Evaluation, Graft, Statistics, WorldSettings
 from headroom.files import write_csv, write_parquet
@@ -25,6 +27,7 @@ from headroom.measure.edit import Edit, edited
 from headroom.measure.graft_build import check_tokenizers
 from headroom.measure.graft_plan import Planned, plan
 from headroom.measure.graft_tables import graft_table, interaction_table
+from headroom.measure.lora import is_adapter
 from headroom.measure.task_sets import labels, read_task_sets, tasks_of
 from headroom.measure.weights import Checkpoint, decode
 from headroom.policy.vision import PREFIX
@@ -87,7 +90,7 @@ def run(
     """Episodes, grafts and interactions of one run; ``notes`` receive what the world counted.
 
     Raises:
-        ValueError: the two checkpoints are not a pair; raised before a browser starts.
+        ValueError: the two checkpoints are not a pair, or not of this world; raised before a browser starts.
     """
     from headroom.measure.play import PolicyPlayer, SilentWhenBroken
     from headroom.policy.load import load_policy
@@ -96,6 +99,9 @@ def run(
     from headroom.worlds.open import open_world
 
     repeatable()
+    check_dialect(sft_folder, world.kind)
+    if not is_adapter(rl_folder) or spoken(rl_folder) is not None:  # an adapter speaks as its base does
+        check_dialect(rl_folder, world.kind)
     sft, rl = open_pair(sft_folder, rl_folder)
     check_tokenizers(sft_folder, rl_folder)
     planned = list(plan(sft, rl, graft))

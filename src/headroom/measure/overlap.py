@@ -1,10 +1,10 @@
 """How many pages of the held-out pools a policy may have met in training, to the letter.
 
 The pools are disjoint in their page seeds; a task with few contents can still show one page under many seeds. For
-each task, the share of the selection, reading and evaluation pages whose goal and first page text also occur among
-the pages of the demonstrations (``*_in_demonstrations``), among those that the GRPO runs of the study play, all of
-them together (``*_in_grpo``), and in either (``*_met``). Where things stand on the page does not count: of the tasks
-that differ in layout alone, every page counts as met.
+each task, the share of the selection, reading and evaluation pages, and of the validation pages where runs validate,
+whose goal and first page text also occur among the pages of the demonstrations (``*_in_demonstrations``), among those
+that the GRPO runs of the study play, all of them together (``*_in_grpo``), and in either (``*_met``). Where things
+stand on the page does not count: of the tasks that differ in layout alone, every page counts as met.
 """
 
 from __future__ import annotations

@@ -145,9 +145,18 @@ def _batches(starts: Sequence[tuple[str, int, int]]) -> list[list[tuple[str, int
 
 
 def load_player(
-    checkpoint: Path, world: World, settings: WorldSettings, *, seed: int, max_new_tokens: int, label: str = ""
+    checkpoint: Path,
+    world: World,
+    settings: WorldSettings,
+    *,
+    seed: int,
+    max_new_tokens: int,
+    label: str = "",
+    released: bool = False,
 ) -> PolicyPlayer:
     """Load a checkpoint to play in ``world``, which several policies may share, one after the other.
+
+    A ``released`` model need not say what world it was trained for; a checkpoint that a stage made must.
 
     Raises:
         ValueError: the checkpoint cannot be loaded, or was trained for another world; the message names the file.
@@ -158,7 +167,7 @@ def load_player(
     from headroom.policy.sampler import TorchSampler
 
     repeatable()
-    check_dialect(checkpoint, settings.kind)
+    check_dialect(checkpoint, settings.kind, released=released)
     policy = load_policy(checkpoint)
     end_ids = policy.codec.end_ids
     sampler = SilentWhenBroken(TorchSampler(policy.model, end_ids), end_ids[0])
@@ -174,6 +183,7 @@ def open_player(
     max_new_tokens: int,
     label: str = "",
     notes: dict[str, Any] | None = None,
+    released: bool = False,
 ) -> Iterator[PolicyPlayer]:
     """:func:`load_player` in a world of its own, whose counters ``notes`` receive. A bad checkpoint starts no browser.
 
@@ -183,6 +193,8 @@ def open_player(
     from headroom.agent.dialect import check_dialect
     from headroom.worlds.open import open_world
 
-    check_dialect(checkpoint, settings.kind)
+    check_dialect(checkpoint, settings.kind, released=released)
     with open_world(settings, notes) as world:
-        yield load_player(checkpoint, world, settings, seed=seed, max_new_tokens=max_new_tokens, label=label)
+        yield load_player(
+            checkpoint, world, settings, seed=seed, max_new_tokens=max_new_tokens, label=label, released=released
+        )

@@ -16,6 +16,7 @@ import pandas as pd
 import typer
 
 from headroom.agent.codec import Codec, load_codec
+from headroom.agent.dialect import check_dialect, dialect_of
 from headroom.config.jobs import ProbeJob, load_job
 from headroom.files import write_json, write_parquet
 from headroom.measure import episodes
@@ -105,11 +106,13 @@ def main(
         inputs={"checkpoint": checkpoint, "reading": reading, "task-sets": task_sets},
         config=config,
     ) as job:
+        check_dialect(checkpoint, settings.world.kind)
         played = chosen_episodes(episodes.read(reading), tasks, list(pool("reading", settings.probe.seeds)))
         with open_world(settings.world, job.notes) as world:
             table, lost = probe_turns(world, load_codec(checkpoint), played, turns=settings.probe.turns)
         write_parquet(job.output / "probe.parquet", table)
         summary = {
+            "dialect": dialect_of(settings.world.kind).name,
             "tokenizer": tokenizer_digest(checkpoint),
             "episodes": int(table["episode"].nunique()),
             "turns": len(table),

@@ -25,6 +25,7 @@ class ProbeTurns:
     actions: tuple[Ids, ...]
     episode: npt.NDArray[np.int64]
     tokenizer: str
+    dialect: str
 
     @property
     def sequences(self) -> list[Ids]:
@@ -60,8 +61,9 @@ def read_probe(folder: Path) -> ProbeTurns:
     """
     try:
         table = pd.read_parquet(folder / "probe.parquet")
-        tokenizer = str(json.loads((folder / "probe.json").read_bytes())["tokenizer"])
-    except (OSError, ValueError, KeyError) as error:
+        said = json.loads((folder / "probe.json").read_bytes())
+        tokenizer, dialect = str(said["tokenizer"]), str(said["dialect"])
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise SystemExit(f"{folder}: holds no probe ({error}); run headroom.measure.probe") from error
     if table.empty:
         raise SystemExit(f"{folder / 'probe.parquet'}: is empty; run headroom.measure.probe again")
@@ -70,4 +72,5 @@ def read_probe(folder: Path) -> ProbeTurns:
         actions=tuple(np.asarray(ids, dtype=np.int32) for ids in table["action_ids"]),
         episode=table["episode"].to_numpy(dtype=np.int64),
         tokenizer=tokenizer,
+        dialect=dialect,
     )

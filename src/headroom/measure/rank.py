@@ -18,6 +18,7 @@ import numpy.typing as npt
 import pandas as pd
 import typer
 
+from headroom.agent.spoken import spoken, spoken_here
 from headroom.config.jobs import RankJob, load_job
 from headroom.config.models import Rank
 from headroom.files import write_csv
@@ -95,6 +96,19 @@ def check_tokenizers(policy: Path, reference: Path, probe: ProbeTurns) -> None:
             continue
         if tokenizer_digest(folder) != probe.tokenizer:
             raise ValueError(f"{own}: not the tokenizer that the probe was written with")
+
+
+def check_dialects(policy: Path, reference: Path, dialect: str) -> None:
+    """Refuse checkpoints that were not trained on what the probe shows; an adapter speaks as its base does.
+
+    Raises:
+        ValueError: a dialect is another one, is missing, or cannot be read.
+    """
+    for folder in (reference, policy):
+        if is_adapter(folder) and spoken(folder) is None:
+            continue
+        if (said := spoken_here(folder)) != dialect:
+            raise ValueError(f"{folder}: the checkpoint speaks the dialect {said!r}, but the probe is of {dialect!r}")
 
 
 def _with_intervals(found: Ranks, intervals: RankIntervals) -> dict[str, object]:
@@ -186,8 +200,9 @@ def main(
         config=config,
         seeds={"bootstrap": settings.rank.bootstrap_seed},
     ) as job:
-        theirs, ours = open_pair(reference, checkpoint)  # before the walk: a bad file costs no time
         turns = read_probe(probe)
+        check_dialects(checkpoint, reference, turns.dialect)
+        theirs, ours = open_pair(reference, checkpoint)  # before the walk: a bad file costs no time
         check_tokenizers(checkpoint, reference, turns)
         ranks, agreement = measure(ours, theirs, turns, settings.rank, settings.statistics.confidence)
         drift = weight_drift(theirs, ours, spectrum_up_to=settings.rank.spectrum_up_to)

@@ -214,7 +214,7 @@ def run(
     settings = ReadingJob(
         world=world or MiniWobSettings(), evaluation=evaluation or Evaluation(), statistics=statistics or Statistics()
     )
-    return _play(checkpoint, settings, policy=checkpoint.name, task_sets={"": tasks})
+    return _play(checkpoint, settings, policy=checkpoint.name, task_sets={"": tasks}, released=True)
 
 
 def _play(
@@ -224,6 +224,7 @@ def _play(
     policy: str,
     task_sets: Mapping[str, Sequence[str]],
     notes: dict[str, Any] | None = None,
+    released: bool = False,
 ) -> Reading:
     from headroom.worlds.seeds import pool
 
@@ -235,6 +236,7 @@ def _play(
         max_new_tokens=evaluation.max_new_tokens,
         label="reading",
         notes=notes,
+        released=released,
     ) as player:
         return read_headroom(
             player,

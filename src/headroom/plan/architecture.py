@@ -72,7 +72,7 @@ class Shape:
         return 2 * self.layers * self.key_value_heads * self.head_width
 
 
-def model_files(project: Path) -> dict[str, ModelFile]:
+def shape_files(project: Path) -> dict[str, ModelFile]:
     """Name -> content of every file of ``workflow/models/``.
 
     Raises:
@@ -101,7 +101,7 @@ def shape_of(model: TinyModel | PretrainedModel, project: Path) -> Shape:
             return count(model.name_or_path, check_checkpoint(folder))
         except ValueError as error:
             raise ConfigError(f"model.name_or_path: {error}") from error
-    known = {file.hub: (name, file) for name, file in model_files(project).items()}
+    known = {file.hub: (name, file) for name, file in shape_files(project).items()}
     if model.name_or_path not in known:
         raise ConfigError(
             f"{FOLDER}: no file has hub: {model.name_or_path}; add one with the values of its config.json"

@@ -11,7 +11,7 @@ from typing import Any
 
 from headroom.plan import memory
 from headroom.plan.cost import ASSUMED_RANGE, GPUS, Gpu
-from headroom.plan.estimate import GB, TB, Estimate, by_rule, extremes, interval
+from headroom.plan.estimate import GB, Estimate, by_rule, extremes, interval
 
 UNITS = {"": 1.0, "MB": 1e6, "GB": 1e9, "TB": 1e12}
 
@@ -26,6 +26,16 @@ def size(text: str, option: str) -> float:
     if found is None or float(found[1]) <= 0:
         raise ValueError(f"{option} {text!r}: is no size; write it as 80GB, 500MB or 2TB")
     return float(found[1]) * UNITS[found[2].upper()]
+
+
+def amount(value: float) -> str:
+    """Bytes in the unit that fits: ``0 MB``, ``12 MB``, ``3.4 GB``, ``1.20 TB``."""
+    unit, name, places = next(
+        (entry for entry in ((1e12, "TB", 2), (1e9, "GB", 1)) if value >= entry[0]), (1e6, "MB", 0)
+    )
+    if unit == 1e6 and 0 < value < 10e6:
+        places = 1
+    return f"{value / unit:.{places}f} {name}"
 
 
 def device(name: str, gpu_memory: str) -> Gpu:
@@ -58,18 +68,18 @@ def lines(plan: Estimate, gpu: Gpu) -> Iterator[str]:
     for note in plan.notes:
         yield f"measured    {note}"
     yield ""
-    yield f"{'rule':15}{'jobs':>5}{'GPUs':>6}{'longest, minutes':>28}{'GPU-hours':>11}{'disk GB':>9}{'host GB':>9}"
+    yield f"{'rule':15}{'jobs':>5}{'GPUs':>6}{'longest, minutes':>28}{'GPU-hours':>11}{'disk':>9}{'host':>9}"
     for rule, jobs in by_rule(plan.jobs).items():
         longest = max(jobs, key=lambda job: job.seconds)
         low, high = interval(plan, longest)
         minutes = f"{longest.seconds / 60:.1f} ({low / 60:.1f} to {high / 60:.1f})"
         hours = sum(job.seconds * job.resources.gpu for job in jobs) / 3600
-        disk, host = (sum(job.kept for job in jobs) / GB, max(job.host for job in jobs) / GB)
-        yield (f"{rule:15}{len(jobs):5}{longest.resources.gpu:6}{minutes:>28}{hours:11.1f}{disk:9.1f}{host:9.1f}")
+        disk, host = amount(sum(job.kept for job in jobs)), amount(max(job.host for job in jobs))
+        yield f"{rule:15}{len(jobs):5}{longest.resources.gpu:6}{minutes:>28}{hours:11.1f}{disk:>9}{host:>9}"
     yield ""
     yield from _memory(plan, gpu)
     yield ""
-    yield (f"disk        {plan.kept / TB:.2f} TB of checkpoints, and up to {plan.scratch / TB:.2f} TB of resume states")
+    yield f"disk        {amount(plan.kept)} of checkpoints, and up to {amount(plan.scratch)} of resume states"
     if plan.timetable is None:
         return
     (low_hours, low_wall, low_chain), (high_hours, high_wall, high_chain) = extremes(plan)

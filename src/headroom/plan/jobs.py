@@ -13,11 +13,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from headroom.config.jobs import OverlapJob
 from headroom.config.models import Grpo, Resources, Sft, Study, Trainer
 from headroom.config.resolve import SUPERVISED, Resolved, grpo_of
 from headroom.plan import memory, work
 from headroom.plan.architecture import Shape
 from headroom.plan.work import Profile, Work
+from headroom.worlds.seeds import POOLS
 
 START_SECONDS = 10.0
 """Assumed: Snakemake, imports and a browser."""
@@ -93,6 +95,7 @@ def jobs_of(resolved: Resolved, scale: str, shape: Shape, profile: Profile) -> l
         found.append(play("select", "select", played, (start,)))
     else:  # no set is chosen, so nothing is played
         found.append(Job("select", "select", asks("select"), (start,)))
+    found.append(_overlap(resolved, scale, asks))
     every = ((chosen or candidates) * study.evaluation.seeds) * (1 + study.evaluation.samples)
     found.append(play("reading", "reading", every, (start, "select")))
     for run in resolved.runs:
@@ -111,12 +114,25 @@ def jobs_of(resolved: Resolved, scale: str, shape: Shape, profile: Profile) -> l
         )
     found += _inside(resolved, shape, profile, asks, play)
     named = {Path(name).stem for name in resolved.files}
-    tables = [*(name for name in TABLES if name in named), "figures and claims"]
+    tables = [name for name in TABLES if name in named]
     done = tuple(job.name for job in found)
-    for name in tables:
-        rule = name if name in TABLES else "figure"
-        found.append(Job(name, rule, asks(rule).model_copy(update={"gpu": 0}), done, fixed_seconds=TABLE_SECONDS))
+    for name, rule, needs in (
+        *((name, name, done) for name in tables),
+        ("tables of the figures", "figure_data", (*done, *tables)),
+        ("figures and claims", "figure", ("tables of the figures",)),
+    ):
+        found.append(Job(name, rule, asks(rule).model_copy(update={"gpu": 0}), needs, fixed_seconds=TABLE_SECONDS))
     return found
+
+
+def _overlap(resolved: Resolved, scale: str, asks: Callable[[str], Resources]) -> Job:
+    """The first pages of all pools; a page of the train pool that several runs play is opened once."""
+    job = OverlapJob.model_validate_json(resolved.files[f"results/{scale}/config/overlap.json"])
+    drawn = sum(run.steps * run.pages_per_step for run in job.runs)
+    trained = min(drawn + sum(job.demonstrations.values()), len(job.demonstrations) * POOLS["train"])
+    pages = trained + len(job.demonstrations) * sum(job.held_out.values())
+    asked = asks("demonstrations").model_copy(update={"gpu": 0})
+    return Job("overlap", "overlap", asked, ("select",), Work(world_steps=pages))
 
 
 def _sizes(study: Study) -> dict[str, int]:

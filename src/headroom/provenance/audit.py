@@ -123,7 +123,16 @@ class Audit:
         if not 1 <= number <= len(lines):
             raise LookupError(f"{table}: has rows 1 to {len(lines)}, not {number}")
         cells = {key: value or "" for key, value in lines[number - 1].items() if key}
-        return Row(table, number, cells, tuple(sorted(self._policies(cells.values()))))
+        named = self._arm(cells["arm"]) if cells.get("arm") and not cells.get("run") else set(cells.values())
+        return Row(table, number, cells, tuple(sorted(self._policies(named))))
+
+    def _arm(self, arm: str) -> set[str]:
+        """The runs of an arm of the dark room, by the settings of the job that brought its runs together."""
+        node = self.project.owner(f"results/{scale_of(self.start.record)}/dark_room/dark_room.csv")
+        content = node.run.config.content if node is not None and node.run.config is not None else None
+        arms = content.get("arms") if isinstance(content, dict) else None
+        of_run = arms.items() if isinstance(arms, dict) else ()
+        return {run for run, what in of_run if isinstance(what, dict) and what.get("arm") == arm}
 
     def _table(self) -> str:
         if self.target.endswith(".csv"):

@@ -32,6 +32,12 @@ WORLDS: Mapping[str, tuple[str, ...]] = {
 }
 """Kind of world -> beginnings of the names of what only its jobs can load, a dot behind each."""
 
+ENGINES: Mapping[str, tuple[str, ...]] = {
+    "miniwob": ("miniwob",),
+    "alfworld": ("alfworld", "fast-downward-textworld", "textworld"),
+}
+"""Kind of world -> the packages that play it."""
+
 DIALECTS = {"web pages": "miniwob", "text game": "alfworld"}
 """What an agent is taught to read and write -> the kind of world that it is for; a test holds it to the agent's own."""
 

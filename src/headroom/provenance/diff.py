@@ -113,9 +113,13 @@ def _inputs(a: Side, b: Side) -> Iterator[str]:
             else:
                 made.add(role)
         sides.append((free, made))
-    yield from _files(sides[0][0], sides[1][0])
-    yield from (f"{name}: only in A" for name in sorted(sides[0][1] - sides[1][1]))
-    yield from (f"{name}: only in B" for name in sorted(sides[1][1] - sides[0][1]))
+    (free_a, made_a), (free_b, made_b) = sides
+    alone = dict.fromkeys(made_a & free_b.keys(), "B") | dict.fromkeys(made_b & free_a.keys(), "A")
+    for name, side in sorted(alone.items()):
+        yield f"{name}: what made it is not in {side}, so its chain ends there"
+    yield from _files(*({name: sha for name, sha in free.items() if name not in alone} for free in (free_a, free_b)))
+    yield from (f"{name}: only in A" for name in sorted(made_a - made_b - alone.keys()))
+    yield from (f"{name}: only in B" for name in sorted(made_b - made_a - alone.keys()))
 
 
 def _flat(value: Any, place: str = "") -> dict[str, Any]:
@@ -172,8 +176,9 @@ def render(steps: list[Step], limit: int = 12) -> str:
             lines.append(
                 "  nothing recorded explains it: the stage is not deterministic, or a file was altered (verify)"
             )
-    if last.outputs and causes:
-        lines.append(f"cause: {', '.join(name for name in CAUSES if causes[0].causes.get(name))} of {causes[0].stage}")
+    if causes:
+        what = "cause" if last.outputs else "difference"
+        lines.append(f"{what}: {', '.join(name for name in CAUSES if causes[0].causes.get(name))} of {causes[0].stage}")
     return "\n".join(line for line in lines if line) + "\n"
 
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from headroom.config.worlds import LISTING
 from headroom.provenance import manifest
 from headroom.provenance.digest import sha256_file
 from headroom.provenance.manifest import MANIFEST, RECORD, FileEntry
@@ -29,6 +30,15 @@ def read_config(path: Path) -> Config:
         return Config(path=relative(path), sha256=sha256_file(path), content=json.loads(content))
     except (OSError, ValueError) as error:
         raise SystemExit(f"{path}: cannot be read as JSON ({error}); run snakemake, which writes it") from error
+
+
+def games_of(config: Config | None) -> dict[str, Path]:
+    """The listing of the released games that a job's world plays, as an input; the world holds each game against it."""
+    world = config.content.get("world") if config is not None and isinstance(config.content, dict) else None
+    if not isinstance(world, dict) or world.get("games") != "released" or not isinstance(world.get("data"), str):
+        return {}
+    path = Path(world["data"]) / LISTING
+    return {"games": path} if path.is_file() else {}
 
 
 def read_input(name: str, path: Path) -> Input:

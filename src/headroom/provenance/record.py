@@ -28,7 +28,7 @@ from typing import Any, NoReturn
 from headroom.files import write_text
 from headroom.provenance import allotment, attempts, closure, environment, manifest
 from headroom.provenance.digest import sha256_file, sha256_text
-from headroom.provenance.inputs import flat, parents, read_config, read_input
+from headroom.provenance.inputs import flat, games_of, parents, read_config, read_input
 from headroom.provenance.manifest import MANIFEST, RECORD, TIMING
 from headroom.provenance.project import relative, scale_folder, scrub
 from headroom.provenance.schema import Attempt, Ending, RunRecord, Sources, Usage
@@ -67,7 +67,7 @@ class Job:
         self.started = _now()
         self._clock = time.monotonic()
         self.config = read_config(config) if config is not None else None
-        self.inputs = [read_input(name, path) for name, path in flat(inputs)]
+        self.inputs = [read_input(name, path) for name, path in flat({**inputs, **games_of(self.config)})]
         files = closure.digests(stage, world=closure.world_of(self.config.content) if self.config else None)
         self.sources = Sources(sha256=closure.digest(files), files=files)
         self.git = environment.git()
@@ -75,14 +75,10 @@ class Job:
         self.earlier = attempts.of_output(self.log, relative(output))
 
     @property
-    def _slug(self) -> str:
-        return re.sub(r"[^A-Za-z0-9.=-]+", "_", relative(self.output))
-
-    @property
     def scratch_folder(self) -> Path:
         """The resume folders of this output, one for each key; a cluster may move them with HEADROOM_SCRATCH."""
         base = os.environ.get("HEADROOM_SCRATCH")
-        return (Path(base) if base else self.folder / ".scratch") / self._slug
+        return (Path(base) if base else self.folder / ".scratch") / _slug(self.output)
 
     def scratch(self, *parts: str) -> Path:
         """The undeclared resume folder of exactly this job: equal settings, inputs, sources and packages.
@@ -219,18 +215,46 @@ class Job:
             write_text(self.output / MANIFEST, manifest.dump(outputs))
 
 
+def _slug(output: Path) -> str:
+    return re.sub(r"[^A-Za-z0-9.=-]+", "_", relative(output))
+
+
+def _lock(folder: Path, output: Path) -> Path:
+    return folder / ".scratch" / f"{_slug(output)}.lock"
+
+
+def running(output: Path) -> bool:
+    """Whether a process of this machine is making an output now: it holds the lock until it ends, however it ends."""
+    folder = scale_folder(output)
+    try:
+        with _lock(folder or output.parent, output).open("rb") as handle:
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # never begun, or a file system without locks
+        return False
+    return False
+
+
 @contextmanager
 def _alone(job: Job) -> Iterator[None]:
     """Refuse a second process at the same output; the lock dies with its holder."""
-    path = job.folder / ".scratch" / f"{job._slug}.lock"
+    path = _lock(job.folder, job.output)
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise SystemExit(f"{job.output}: another process is making it; wait for it, or end it first") from None
-        except OSError:  # a file system without locks: the workflow's own lock remains
-            pass
+        for left in reversed(range(5)):
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if not left:
+                    raise SystemExit(
+                        f"{job.output}: another process is making it; wait for it, or end it first"
+                    ) from None
+                time.sleep(0.05)  # who only looks whether it is held (:func:`running`) lets go at once
+            except OSError:  # a file system without locks: the workflow's own lock remains
+                break
+            else:
+                break
         yield
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from headroom.provenance import closure
 from headroom.provenance.audit import Audit, sources_of_pages
 from headroom.provenance.walk import Finding, Node
 
@@ -92,10 +93,12 @@ class _Tree:
 
     def _pages(self) -> Iterator[str]:
         pages = sources_of_pages(self.audit.nodes)
+        worlds = {closure.world_of(node.run.config.content) for node in self.audit.nodes if node.run.config is not None}
+        played = [name for kind, names in closure.ENGINES.items() if kind in worlds for name in names]
         versions = {
             f"{name} {node.run.packages.installed[name]}"
             for node in self.audit.nodes
-            for name in ("miniwob", "torch")
+            for name in (*played, "torch")
             if name in node.run.packages.installed
         }
         machines = {

@@ -55,7 +55,7 @@ from headroom.train.schedule import learning_rate
 from headroom.train.signal import dense_reward
 from headroom.train.trainee import Trainee
 from headroom.train.update import NO_LIVE_GROUP, NOT_FINITE, update
-from headroom.train.validation import FILE, POOL, is_due, pages, validate, validation_table
+from headroom.train.validation import FILE, POOL, is_due, pages, silent, validate, validation_table
 from headroom.worlds.base import World
 
 PATIENCE = 3
@@ -119,6 +119,9 @@ def train(
         run.validations = state[1].get("validations", [])
         say(f"resumed after step {done}")
 
+    def validated_at(step: int) -> bool:
+        return bool(run.validations) and run.validations[-1]["step"] == step
+
     while done < settings.steps and not diverged(run.rows):
         started, phases = time.perf_counter(), PhaseSeconds()
         try:
@@ -134,6 +137,8 @@ def train(
         except FloatingPointError as error:  # the policy gives no probabilities any more
             say(f"diverged at step {done + 1}: {error}")
             run.ending = "diverged"
+            if validated and not validated_at(done):
+                run.validations.append(silent(done))
             break
         rewards = score(groups, settings, done)
         estimates = advantages(
@@ -166,7 +171,7 @@ def train(
 
     if diverged(run.rows):
         run.ending = "diverged"
-    if run.ending == "finished" and is_due(job, done):
+    if validated and not validated_at(done) and (run.ending == "diverged" or is_due(job, done)):
         with trainee.whole():
             engine.sync(model)
             run.validations.append(validate(world, policy, engine, job, validated, done, processes))

@@ -5,7 +5,8 @@ Every ``validation.every`` steps, and before the first, the policy plays ``valid
 every run; the sampler's seeds are functions of (run seed, step). The endpoint of a run is the mean of its last few
 rows (arXiv 2607.21273 validates 32 episodes every 5 steps at temperature 0.4).
 
-A policy that has no finite probabilities any more cannot play: its row has no episode, and nulls.
+A policy that has no finite probabilities any more cannot play: its row has no episode, and nulls. A run that diverged
+ends with a row, too, at whatever step that was.
 """
 
 from __future__ import annotations
@@ -93,6 +94,15 @@ def validate(
         played = processes.together(play)
     except FloatingPointError:
         played = []
+    return _row(done, played)
+
+
+def silent(done: int) -> Row:
+    """The row of a policy that has no finite probabilities after ``done`` finished steps: it plays nothing."""
+    return _row(done, [])
+
+
+def _row(done: int, played: Sequence[Episode]) -> Row:
     counted = [episode for episode in played if scored(episode)]
     turns = [turn for episode in counted for turn in episode.turns]
     return {

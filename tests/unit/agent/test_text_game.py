@@ -11,13 +11,13 @@ from test_codec import _plain_tokenizer
 
 from headroom.agent.codec import PlainCodec, SlotCodec, load_codec
 from headroom.agent.dialect import (
-    FILE,
     WEB_PAGES,
     check_dialect,
     dialect_named,
     dialect_of,
     read_dialect,
 )
+from headroom.agent.spoken import FILE, check_same_dialect, write_spoken
 from headroom.agent.text_game import LOCATION, OBJECTS, TEXT_GAME
 from headroom.agent.tokenizer import Turn
 from headroom.provenance.closure import DIALECTS, WORLDS
@@ -226,14 +226,12 @@ def test_a_command_is_read_in_words_so_that_its_verb_shows(game_codec: SlotCodec
 # The checkpoint that carries it
 
 
-def test_a_checkpoint_says_what_its_policy_speaks_and_a_web_policy_says_nothing(
-    game_codec: SlotCodec, codec: SlotCodec, tmp_path: Path
-) -> None:
+def test_every_checkpoint_says_what_its_policy_speaks(game_codec: SlotCodec, codec: SlotCodec, tmp_path: Path) -> None:
     for folder, made in (("game", game_codec), ("web", codec)):
         (tmp_path / folder).mkdir()
         made.save(tmp_path / folder)
     assert (tmp_path / "game" / FILE).read_text() == '{\n  "dialect": "text game"\n}\n'
-    assert not (tmp_path / "web" / FILE).exists()
+    assert (tmp_path / "web" / FILE).read_text() == '{\n  "dialect": "web pages"\n}\n'
     again = load_codec(tmp_path / "game")
     assert again.dialect is TEXT_GAME
     assert load_codec(tmp_path / "web").dialect is WEB_PAGES
@@ -257,23 +255,61 @@ def test_a_released_model_is_told_the_rules_of_its_world_and_carries_them_on(tmp
     assert load_codec(tmp_path, dialect=WEB_PAGES).dialect is WEB_PAGES
 
 
-def test_an_unknown_or_damaged_name_is_one_error(tmp_path: Path) -> None:
-    (tmp_path / FILE).write_text('{"dialect": "klingon"}')
-    with pytest.raises(ValueError, match=r"agent\.json: dialect 'klingon' is unknown; known are web pages, text game"):
-        read_dialect(tmp_path)
-    (tmp_path / FILE).write_text('{"dialect"')
-    with pytest.raises(ValueError, match=r"agent\.json: cannot be read"):
+@pytest.mark.parametrize(
+    "content",
+    [b'{"dialect"', b"[]", b'"web pages"', b'{"dialect": 5}', b"{}", b"\xff\xfe", b"[" * 100_000],
+    ids=["cut", "list", "text", "number", "empty", "not UTF-8", "deep"],
+)
+def test_a_damaged_name_is_one_error(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / FILE).write_bytes(content)
+    with pytest.raises(ValueError, match=r"agent\.json: cannot be read \(.*\); the checkpoint is incomplete"):
         load_codec(tmp_path)
 
 
+def test_an_unknown_name_or_a_folder_of_that_name_is_one_error(tmp_path: Path) -> None:
+    (tmp_path / FILE).write_text('{"dialect": "klingon"}')
+    with pytest.raises(ValueError, match=r"agent\.json: dialect 'klingon' is unknown; known are web pages, text game"):
+        read_dialect(tmp_path)
+    (tmp_path / FILE).unlink()
+    (tmp_path / FILE).mkdir()
+    with pytest.raises(ValueError, match=r"agent\.json: cannot be read"):
+        check_dialect(tmp_path, "miniwob", released=True)
+
+
 def test_a_checkpoint_of_another_world_is_refused(tmp_path: Path) -> None:
+    (tmp_path / FILE).write_text('{"dialect": "web pages"}')
     check_dialect(tmp_path, "miniwob")
     with pytest.raises(ValueError, match=r"speaks the dialect 'web pages', but world\.kind alfworld needs 'text game'"):
         check_dialect(tmp_path, "alfworld")
     (tmp_path / FILE).write_text('{"dialect": "text game"}')
     check_dialect(tmp_path, "alfworld")
     with pytest.raises(ValueError, match="needs 'web pages'"):
+        check_dialect(tmp_path, "miniwob", released=True)
+
+
+def test_only_a_released_model_may_name_no_dialect_and_a_lost_name_is_found(tmp_path: Path) -> None:
+    check_dialect(tmp_path, "miniwob", released=True)
+    assert read_dialect(tmp_path) is WEB_PAGES
+    with pytest.raises(ValueError, match=r"agent\.json is missing; the checkpoint is incomplete"):
         check_dialect(tmp_path, "miniwob")
+    (tmp_path / "slots.json").write_text("{}")  # no released model holds it
+    with pytest.raises(ValueError, match=r"agent\.json is missing; the checkpoint is incomplete"):
+        check_dialect(tmp_path, "miniwob", released=True)
+    with pytest.raises(ValueError, match=r"agent\.json is missing"):
+        load_codec(tmp_path)
+
+
+def test_two_checkpoints_of_two_worlds_are_no_pair(tmp_path: Path) -> None:
+    released, web, game = (tmp_path / name for name in ("released", "web", "game"))
+    for folder, name in ((web, "web pages"), (game, "text game")):
+        folder.mkdir()
+        write_spoken(name, folder)
+    released.mkdir()
+    check_same_dialect(web, web)
+    check_same_dialect(released, released)
+    for other in (web, released):
+        with pytest.raises(ValueError, match="game: the checkpoint speaks the dialect 'text game'"):
+            check_same_dialect(other, game)
 
 
 def test_each_world_has_its_dialect() -> None:

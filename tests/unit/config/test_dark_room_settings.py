@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -195,6 +196,7 @@ def test_a_wrong_row_is_one_line_with_file_line_and_remedy(
         ({"tasks__candidates": ["click-button"]}, ["tasks.candidates", "task of ALFWorld", "'click-button'"]),
         ({"world__games": "released"}, ["world.data: is missing"]),
         ({"runs": ["arm-99"]}, ["'arm-99'", TABLE]),
+        ({"mechanism__rank_families": ["grid"]}, ["mechanism.rank_families", "'grid'", f"family of runs in {TABLE}"]),
         ({"study": "light room"}, ["study", "'gate' or 'dark room'"]),
     ],
 )
@@ -216,10 +218,59 @@ def test_a_missing_folder_of_games_is_one_line_when_jobs_start_and_no_fault_of_a
     study = load_workflow({"scale": "paper-qwen3-4b"}, project)
     with pytest.raises(SystemExit, match=r"paper-qwen3-4b.yaml: world.data: there is no folder alfworld-data; put"):
         before_games(study, project)
-    (project / "alfworld-data").mkdir()
+    data = project / "alfworld-data"
+    data.mkdir()
+    with pytest.raises(SystemExit, match=r"paper-qwen3-4b.yaml: world.data: .* has no json_2.1.1/; type: alfworld"):
+        before_games(study, project)
+    game = data / "json_2.1.1/train/a/b/game.tw-pddl"
+    game.parent.mkdir(parents=True)
+    with pytest.raises(SystemExit, match=r"has no games.sha256, which fixes the games; type: python -m headroom"):
+        before_games(study, project)
+    (data / "games.sha256").write_bytes(b"\xff")
+    with pytest.raises(SystemExit, match=r"games.sha256: cannot be read \(not UTF-8\); write it again"):
+        before_games(study, project)
+    (data / "games.sha256").write_text(f"{'0' * 64}  {game.relative_to(data).as_posix()}\n")
+    with pytest.raises(SystemExit, match=r"is listed in games.sha256 and missing; fetch the release again"):
+        before_games(study, project)
+    game.touch()
     before_games(study, project)
     before_games(load_workflow({"scale": SMOKE}, project), project)
     before_games(load_workflow({"scale": "smoke"}, project), project)
+
+
+def test_the_home_folder_of_released_games_is_written_out_once(
+    project: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    edit(project, world__games="released", world__data="~/games")
+    settings = json.loads(resolve.resolve({"scale": SMOKE}, project).files[f"results/{SMOKE}/config/reading.json"])
+    assert settings["world"]["data"] == f"{tmp_path}/games"
+
+
+def test_the_listing_of_released_games_is_an_input_of_the_rules_that_play(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(project)
+    edit(project, world__games="released", world__data="games")
+    assert load_workflow({"scale": SMOKE}, project).games == []
+    (project / "games").mkdir()
+    (project / "games/games.sha256").touch()
+    assert load_workflow({"scale": SMOKE}, project).games == ["games/games.sha256"]
+    edit(project, world__games="generated")
+    assert load_workflow({"scale": SMOKE}, project).games == []
+    rules = "".join(path.read_text() for path in sorted((PROJECT / "workflow/rules").glob("*.smk")))
+    for block in re.split(r"(?m)^(?=rule )", rules):
+        assert ("games=WORKFLOW.games" in block) == ("environment=WORKFLOW.environment(" in block)
+
+
+def test_pages_of_the_validation_are_held_against_those_of_training_where_runs_validate(project: Path) -> None:
+    def held_out(scale: str) -> dict[str, int]:
+        text = resolve.resolve({"scale": scale}, project).files[f"results/{scale}/config/overlap.json"]
+        return dict(json.loads(text)["held_out"])
+
+    assert "validation" not in held_out("tiny")
+    edit(project, grpo__validation={"every": 1, "pages": 7, "last": 2}, tasks__candidates=list(load.ALFWORLD_TASKS[:3]))
+    assert held_out(SMOKE)["validation"] == 3
 
 
 def test_each_study_draws_its_own_figures(project: Path) -> None:

@@ -93,10 +93,18 @@ def test_several_training_seeds_of_every_grafted_regime_are_grafted(project, sca
 
 
 def test_a_study_of_fewer_runs_takes_apart_those_that_it_makes(project):
-    change(project, runs=["grid-05"])
+    change(project, runs=["grid-05"], mechanism={"regimes": {"low": ["grid-05"]}})
     what = resolve.resolve({"scale": "tiny"}, project).mechanism
     assert what.regimes == {"low": ("grid-05",)}
     assert what.grafted == {"grid-05": "low"}
+
+
+def test_a_regime_of_a_run_that_is_not_made_is_one_error(project):
+    change(project, runs=["grid-05"], mechanism={"regimes": {"low": ["grid-05", "grid-06"]}})
+    with pytest.raises(
+        resolve.ConfigError, match=r"tiny.yaml: mechanism.regimes.low: 'grid-06' is not made, .* or add it to runs$"
+    ):
+        resolve.resolve({"scale": "tiny"}, project)
 
 
 @pytest.mark.parametrize(

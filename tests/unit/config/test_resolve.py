@@ -130,7 +130,7 @@ def test_resolving_again_writes_nothing_and_a_changed_number_writes_its_jobs_onl
 
 def test_the_file_of_a_run_that_is_no_longer_made_is_removed(project: Path) -> None:
     resolve.write(resolve.resolve({"scale": "tiny"}, project), project)
-    edit(project, runs=["grid-01"])
+    edit(project, runs=["grid-01"], mechanism__regimes={})
     resolve.write(resolve.resolve({"scale": "tiny"}, project), project)
     assert [path.name for path in (project / "results/tiny/config/grpo").iterdir()] == ["grid-01.json"]
 
@@ -224,6 +224,10 @@ def test_an_unknown_task_gets_a_suggestion(project: Path) -> None:
         ("group_size", "0", ["group_size", "greater than 0"]),
         ("kl_beta", "-0.1", ["kl_beta"]),
         ("kl_beta", "nan", ["kl_beta"]),
+        ("seed", "+1", ["seed", "digits alone", "'+1'"]),
+        ("seed", "1_0", ["seed", "digits alone", "'1_0'"]),
+        ("seed", "01", ["seed", "digits alone", "'01'"]),
+        ("group_size", "1_6", ["group_size", "digits alone"]),
         ("run", "grid-01", ["line 3", "given twice"]),
         ("run", "group_size-77", ["not of family 'grid'"]),
         ("kl_beta", "0", ["repeats the settings of grid-01"]),

@@ -38,6 +38,7 @@ def make_checkpoint(tmp_path: Path) -> Callable:
                     parameter.add_(0.1 * noise.to(parameter.dtype))
         folder = tmp_path / f"seed{seed}-{tied}-{layers}-{shards}-{dtype}-{width}"
         model.save_pretrained(folder, max_shard_size="6KB" if shards else "1GB")
+        (folder / "agent.json").write_text('{"dialect": "web pages"}')
         return model.eval(), folder
 
     return make

@@ -115,7 +115,9 @@ class Study:
         turns["prompt_ids"] = [random.integers(2, 40, size=6).tolist() for _ in range(5)]
         turns["action_ids"] = [[3, 4]] * 5
         write_parquet(self.results / "probe" / "probe.parquet", turns)
-        write_json(self.results / "probe" / "probe.json", {"tokenizer": tokenizer_digest(self.sft)})
+        write_json(
+            self.results / "probe" / "probe.json", {"tokenizer": tokenizer_digest(self.sft), "dialect": "web pages"}
+        )
         job = RankJob(policy="grid-11", rank=Rank(bootstrap_draws=5), statistics=STATISTICS)
         output = self.results / "rank" / "grid-11"
         rank.main(self.config("rank/grid-11", job), self.rl, self.sft, self.results / "probe", output)
@@ -184,6 +186,23 @@ def test_a_bad_checkpoint_ends_a_stage_in_one_line_and_nothing_is_written(study:
     said = str(caught.value)
     assert study.rl.name in said, "the line names the checkpoint"
     assert "\n" not in said
+    assert not [path for path in (study.results / stage / "grid-11").rglob("*") if path.is_file()]
+
+
+@pytest.mark.parametrize("whose", ["sft", "rl"])
+@pytest.mark.parametrize("stage", ["graft", "rank"])
+def test_a_checkpoint_of_another_world_or_of_none_ends_a_stage_in_one_line_before_a_world_opens(
+    study: Study, monkeypatch: pytest.MonkeyPatch, stage: str, whose: str
+) -> None:
+    monkeypatch.setattr("headroom.worlds.open.open_world", lambda *_: pytest.fail("the world was opened"))
+    monkeypatch.setattr(rank, "LayerWalk", lambda *_, **__: pytest.fail("a layer was read"))
+    said = getattr(study, whose) / "agent.json"
+    said.write_text('{"dialect": "text game"}')
+    with pytest.raises(SystemExit, match=r"the checkpoint speaks the dialect 'text game', but .* 'web pages'"):
+        getattr(study, stage)()
+    said.unlink()
+    with pytest.raises(SystemExit, match=r"agent\.json is missing; the checkpoint is incomplete"):
+        getattr(study, stage)()
     assert not [path for path in (study.results / stage / "grid-11").rglob("*") if path.is_file()]
 
 

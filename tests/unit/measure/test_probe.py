@@ -13,6 +13,7 @@ from synthetic_episodes import episode
 
 import headroom.worlds.miniwob.world as miniwob
 from headroom.agent.dialect import WEB_PAGES
+from headroom.agent.spoken import write_spoken
 from headroom.config.jobs import ProbeJob, dump_job
 from headroom.config.models import MiniWobSettings, Probe, WorldSettings
 from headroom.files import write_json, write_parquet, write_text
@@ -87,6 +88,7 @@ def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(probe, "load_codec", lambda folder: FakeCodec())
     results = tmp_path / "results" / "tiny"
     write_text(results / "sft/sft/checkpoint/tokenizer.json", '{"model": {}, "added_tokens": []}')
+    write_spoken("web pages", results / "sft/sft/checkpoint")
     write_json(results / "select/task_sets.json", SETS)
     write_text(results / "config/probe.json", dump_job(ProbeJob(world=MiniWobSettings(), probe=PAGES)))
 
@@ -109,6 +111,19 @@ def test_the_probe_is_made_of_pages_of_the_reading_pool(stage: Any) -> None:
     assert set(table["seed"]) == set(pool("reading", 2))
     assert set(table["task"]) == {"a"}
     assert table.groupby("seed")["turn"].max().tolist() == [1, 1]
+
+
+def test_a_checkpoint_of_another_world_writes_no_probe(
+    stage: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(probe, "chosen_episodes", lambda *_: pytest.fail("the work began"))
+    checkpoint = tmp_path / "results/tiny/sft/sft/checkpoint"
+    write_spoken("text game", checkpoint)
+    with pytest.raises(SystemExit, match=r"speaks the dialect 'text game', but world\.kind miniwob"):
+        stage(played("reading"))
+    (checkpoint / "agent.json").unlink()
+    with pytest.raises(SystemExit, match=r"agent\.json is missing"):
+        stage(played("reading"))
 
 
 def test_episodes_on_the_selections_pages_are_refused(stage: Any) -> None:

@@ -113,6 +113,7 @@ def probe(make_checkpoint):
         actions=tuple(ids(n) for n in (2, 3, 1, 2, 4, 2)),
         episode=np.array([3, 3, 5, 5, 8, 9]),
         tokenizer=tokenizer_digest(pair[0].folder),
+        dialect="web pages",
     )
     return pair, turns
 

@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 from headroom.cli import app
 from headroom.config import resolve
 from headroom.config.models import PretrainedModel, TinyModel
-from headroom.plan import memory
-from headroom.plan.architecture import model_files, shape_of
+from headroom.plan import command, memory
+from headroom.plan.architecture import shape_files, shape_of
 from headroom.plan.command import size
 from headroom.plan.cost import GPUS
 from headroom.plan.estimate import by_rule, estimate, extremes, interval
@@ -50,7 +50,7 @@ def edited(project: Path, scale: str, key: str, **change: object) -> None:
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in (PROJECT / "workflow/models").glob("*.yaml")))
 def test_a_model_file_has_the_parameters_of_the_released_checkpoint(name: str) -> None:
-    file = model_files(PROJECT)[name]
+    file = shape_files(PROJECT)[name]
     released = {  # as the hub shows them
         "qwen3-1.7b": 1_720_574_976,
         "qwen3-4b": 4_022_468_096,
@@ -82,6 +82,28 @@ def test_a_folder_of_ones_own_is_counted_from_its_config_and_a_wrong_one_is_one_
     path.write_text(path.read_text().replace('"qwen3"', '"gpt2"'))
     with pytest.raises(resolve.ConfigError, match=r"^model.name_or_path: .*config.json: model_type 'gpt2' is not"):
         shape_of(own, project)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0, "0 MB"), (1.5e5, "0.1 MB"), (3.27e6, "3.3 MB"), (412e6, "412 MB"), (1.25e9, "1.2 GB"), (3.456e12, "3.46 TB")],
+)
+def test_bytes_are_shown_in_the_unit_that_fits(value: float, text: str) -> None:
+    assert command.amount(value) == text
+
+
+def test_a_small_plan_shows_its_disk_and_has_a_row_for_every_rule_that_takes_time(project: Path) -> None:
+    found = {job.rule: job for job in estimate(project, "tiny", gpu=GPUS["a100-80gb"], gpus=1).jobs}
+    assert found["overlap"].work.world_steps > 1000
+    assert found["overlap"].needs == ("select",)
+    assert found["figure"].needs == (found["figure_data"].name,)
+    assert "contrast" in found["figure_data"].needs
+    done = plan(scale="tiny")
+    (line,) = [line for line in done.output.splitlines() if line.startswith("disk ")]
+    assert " MB of " in line or " GB of " in line
+    assert "0.00" not in line
+    rules = {line.split()[0] for line in done.output.splitlines() if line}
+    assert {"overlap", "figure_data", "figure"} <= rules
 
 
 def test_a_plan_that_fits_ends_with_0_and_says_its_error(project: Path) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from small_study import contrast, evaluate, figure, train
+from small_study import contrast, evaluate, figure, make, train
 from typer.testing import CliRunner
 
 from headroom.cli import app
@@ -63,6 +64,35 @@ def test_a_fault_outside_of_a_row_is_not_its_fault(folder: Path, project: Look) 
     assert Audit(project(), "figures/smoke/data/gate.csv", row=2).faults() == []
     faults = Audit(project(), "figures/smoke/data/gate.csv", row=1).faults()
     assert [item.path for item in faults] == ["results/smoke/evaluate/grid-05/episodes.parquet"]
+
+
+def test_a_row_of_an_arm_names_the_runs_of_that_arm_alone(folder: Path, project: Look) -> None:
+    arms = {run: {"arm": arm, "seed": 0} for run, arm in (("grid-05", "baseline"), ("grid-11", "noise"))}
+    config = folder / "results/smoke/config/dark_room.json"
+    config.write_text(json.dumps({"arms": arms}, indent=2, sort_keys=True) + "\n")
+    rows = "row,run,arm\nrun,grid-05,baseline\nrun,grid-11,noise\narm,,noise\n"
+    with contextlib.chdir(folder):
+        inputs = {"runs": [Path("results/smoke/grpo") / run for run in arms]}
+        make("measure.dark_room", "dark_room", {"dark_room.csv": rows}, inputs=inputs)
+    for number, run in ((1, "grid-05"), (2, "grid-11"), (3, "grid-11")):
+        audit = Audit(project(), "results/smoke/dark_room/dark_room.csv", row=number)
+        assert audit.row is not None
+        assert audit.row.policies == (run, "sft")
+        assert {node.name for node in audit.nodes if "/grpo/" in node.name} == {f"results/smoke/grpo/{run}"}
+
+
+@pytest.mark.parametrize("kind", ["miniwob", "alfworld"])
+def test_the_version_of_the_world_that_was_played_is_named_and_no_others(
+    folder: Path, project: Look, kind: str
+) -> None:
+    for path in (folder / "results").rglob("run.json"):
+        run = json.loads(path.read_bytes())
+        run["config"]["content"]["world"] = {"kind": kind}
+        run["packages"]["installed"] |= {"miniwob": "1.1", "alfworld": "0.4", "textworld": "1.7"}
+        path.write_text(json.dumps(run))
+    text = render(Audit(project(), "results/smoke/contrast"))
+    assert ("miniwob 1.1" in text) == (kind == "miniwob")
+    assert ("alfworld 0.4, " in text and "textworld 1.7" in text) == (kind == "alfworld")
 
 
 @pytest.mark.parametrize("number", [0, 3, -1])

@@ -106,6 +106,17 @@ def test_an_input_that_no_stage_made_is_compared_by_content(folder: Path, other:
     assert next(step.causes["inputs"] for step in steps if step.parts)[0].startswith("runs: ")
 
 
+def test_a_result_whose_makers_are_not_here_differs_in_that(folder: Path, other: Path) -> None:
+    shutil.rmtree(other / "results/smoke/contrast")
+    text = render(between(folder, other))
+    assert "the results have the same bytes; how they were made differs" in text
+    assert "inputs    contrasts: what made it is not in B, so its chain ends there" in text
+    assert text.rstrip().endswith("difference: inputs of present.gate")
+    assert "only in" not in text
+    back = render(between(other, folder))
+    assert "inputs    contrasts: what made it is not in A, so its chain ends there" in back
+
+
 def test_two_runs_of_one_grid_are_compared_stage_by_stage(folder: Path) -> None:
     done = CliRunner().invoke(app, ["diff", "grid-05", "grid-11", "--scale", "smoke"])
     assert done.exit_code == 3

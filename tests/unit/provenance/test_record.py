@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 
 from headroom.provenance import attempts, manifest, record
+from headroom.provenance.checks import _inputs
 from headroom.provenance.schema import RunRecord, parse
+from headroom.provenance.walk import Project
 
 STAGE = "provenance.digest"  # any module will do: the frame asks for its sources only
 
@@ -69,6 +71,37 @@ def test_the_input_that_another_job_made_is_a_parent(project: Path) -> None:
     assert second.parents[0].manifest_sha256 == first.manifest_sha256
     assert [(item.name, item.kind) for item in second.inputs] == [("table", "directory"), ("many.0", "file")]
     assert second.inputs[0].sha256 == first.manifest_sha256
+
+
+def test_the_listing_of_released_games_is_an_input_and_other_games_are_noticed(project: Path) -> None:
+    (project / "games").mkdir()
+    listing = project / "games/games.sha256"
+    listing.write_text("1")
+    (project / "results/t/config").mkdir(parents=True)
+    config = project / "results/t/config/a.json"
+    world = {"kind": "alfworld", "games": "released", "data": "games"}
+    config.write_text(json.dumps({"world": world}, indent=2, sort_keys=True) + "\n")
+    (item,) = make("results/t/a", config=config).inputs
+    assert (item.name, item.path) == ("games", "games/games.sha256")
+    node = Project(project).owner("results/t/a")
+    assert node is not None
+    before = list(_inputs(Project(project), node))
+    listing.write_text("2")
+    found = [finding for finding in _inputs(Project(project), node) if finding not in before]
+    assert [(finding.path, finding.kind) for finding in found] == [("games/games.sha256", "changed")]
+    config.write_text(json.dumps({"world": world | {"games": "generated"}}))
+    assert make("results/t/a", config=config).inputs == []
+
+
+def test_a_job_is_seen_to_run_for_as_long_as_it_does_and_looking_disturbs_none(project: Path) -> None:
+    output = Path("results/t/a")
+    assert not record.running(output)
+    with record.job(STAGE, output) as job:
+        assert record.running(output)
+        assert not record.running(Path("results/t/b"))
+        (job.output / "table.csv").write_text("a\n")
+    assert not record.running(output)
+    make("results/t/a")
 
 
 def test_a_folder_inside_a_result_is_checked_against_its_part_of_the_manifest(project: Path) -> None:

@@ -94,6 +94,36 @@ def test_a_policy_without_probabilities_ends_the_run_as_diverged(tmp_path: Path)
     assert run.rows == []
 
 
+@pytest.mark.parametrize("every", [1, 4, 50])
+def test_a_run_that_diverged_ends_with_a_validation_of_its_last_weights(tmp_path: Path, every: int) -> None:
+    policy = toy_policy()
+    Sabotage(policy, set(range(2, 100)))
+    _, run = run_toy(toy_job(steps=20, validation={"every": every, "pages": 4}), tmp_path, policy=policy)
+    assert run.ending == "diverged"
+    assert run.validations[-1]["step"] == len(run.rows) < 20
+    assert run.validations[-1]["episodes"] == 4
+    steps = [row["step"] for row in run.validations]
+    assert steps == sorted(set(steps))
+
+
+def test_a_run_whose_policy_lost_its_probabilities_ends_with_a_validation_that_plays_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy, update_ = toy_policy(), update
+
+    def breaks(*arguments: Any) -> Any:
+        found = update_(*arguments)
+        with torch.no_grad():
+            policy.model.model.norm.weight.fill_(float("nan"))
+        return found
+
+    monkeypatch.setattr("headroom.train.grpo.update", breaks)
+    _, run = run_toy(toy_job(steps=20, validation={"every": 5, "pages": 4}), tmp_path, policy=policy)
+    assert (run.ending, len(run.rows)) == ("diverged", 1)
+    assert [(row["step"], row["episodes"]) for row in run.validations] == [(0, 4), (1, 0)]
+    assert run.validations[-1]["success"] is None
+
+
 # Resume
 
 
@@ -166,6 +196,7 @@ def test_the_stage_leaves_a_checkpoint_tables_and_a_record_however_it_ends(
     monkeypatch.setattr("headroom.worlds.miniwob.world.MiniWob", FakeBrowser)
     monkeypatch.setattr("headroom.worlds.seeds.pool", lambda _: POOL)
     (tmp_path / "init").mkdir()
+    (tmp_path / "init" / "agent.json").write_text('{"dialect": "web pages"}')
     (tmp_path / "init" / "weights").write_text("a stand-in; the loader is replaced")
     (tmp_path / "task_sets.json").write_text(json.dumps({"mastered": TASKS, "headroom": []}))
     (tmp_path / "job.json").write_text(dump_job(toy_job(5)))
@@ -183,6 +214,7 @@ def test_the_stage_leaves_a_checkpoint_tables_and_a_record_however_it_ends(
 def a_stage(folder: Path, job: GrpoJob) -> tuple[Path, Path, Path, Path]:
     """The files that the stage reads, and where it writes."""
     (folder / "init").mkdir()
+    (folder / "init" / "agent.json").write_text('{"dialect": "web pages"}')
     (folder / "init" / "weights").write_text("a stand-in; the loader is replaced")
     (folder / "task_sets.json").write_text(json.dumps({"mastered": TASKS, "headroom": []}))
     (folder / "job.json").write_text(dump_job(job))
@@ -216,6 +248,9 @@ def test_a_checkpoint_of_another_world_or_too_many_validation_pages_stop_the_sta
     other = a_stage(tmp_path / "other", toy_job(4))
     (tmp_path / "other" / "init" / "agent.json").write_text('{"dialect": "text game"}')
     with pytest.raises(SystemExit, match=r"speaks the dialect 'text game', but world\.kind miniwob"):
+        main(*other)
+    (tmp_path / "other" / "init" / "agent.json").unlink()
+    with pytest.raises(SystemExit, match=r"agent\.json is missing; the checkpoint is incomplete"):
         main(*other)
     (tmp_path / "many").mkdir()
     with pytest.raises(SystemExit, match=r"validation\.pages is 999"):

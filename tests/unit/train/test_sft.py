@@ -310,7 +310,7 @@ def test_a_policy_that_learned_a_text_game_says_so_wherever_it_started(tmp_path)
     assert codec.dialect is TEXT_GAME
     given = tmp_path / "given"
     save_policy(*sft.initialise(MODEL, demonstrations(), 0), given)
-    assert not (given / "agent.json").exists()
+    assert json.loads((given / "agent.json").read_text()) == {"dialect": "web pages"}
     write_job(tmp_path, PretrainedModel(name_or_path=str(given), dtype="float32"), steps=1)
     job = SftJob.model_validate_json((tmp_path / "sft.json").read_bytes())
     (tmp_path / "sft.json").write_text(dump_job(job.model_copy(update={"dialect": "text game"})))

@@ -210,7 +210,7 @@ def test_ranks_and_drift_are_measured(pair):
         tuple(random.integers(3, 250, size=n).astype(np.int32) for n in sizes)
         for sizes in ((9, 14, 20, 11), (2, 3, 1, 4))
     )
-    probe = ProbeTurns(prompts=prompts, actions=actions, episode=np.array([0, 0, 1, 2]), tokenizer="")
+    probe = ProbeTurns(prompts=prompts, actions=actions, episode=np.array([0, 0, 1, 2]), tokenizer="", dialect="")
     ranks, agreement = measure(ours, theirs, probe, Rank(bootstrap_draws=20), 0.95)
     assert set(ranks["layer"]) == {-1, 0, 1, 2, 3}
     assert np.isfinite(ranks["effective_rank"]).all()

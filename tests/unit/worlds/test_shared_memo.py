@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sqlite3
+import zlib
 from pathlib import Path
 
 import pytest
@@ -64,11 +66,70 @@ def test_all_can_be_played_and_compared(tmp_path: Path, monkeypatch: pytest.Monk
     assert memo is not None
     memo.remember(pages(300))
     assert memo.known(pages(300)) == ({}, pages(300))
-    for said in ("", "many", "-3", "100000"):
-        monkeypatch.setenv(shared.CHECK, said)
-        memo = shared.open_shared(browser, tmp_path)
-        assert memo is not None
-        assert len(memo.known(pages(300))[0]) > 280
+    monkeypatch.setenv(shared.CHECK, "")
+    memo = shared.open_shared(browser, tmp_path)
+    assert memo is not None
+    assert len(memo.known(pages(300))[0]) > 280
+
+
+@pytest.mark.parametrize("said", ["many", "-3", "0", "257", "1.5", "\u0661", "9" * 5000])
+def test_a_share_that_cannot_be_is_refused_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str
+) -> None:
+    (tmp_path / "browser").touch()
+    monkeypatch.setenv(shared.VARIABLE, str(tmp_path))
+    monkeypatch.setenv(shared.CHECK, said)
+    with pytest.raises(ValueError, match=r"^HEADROOM_PAGES_CHECK=.*: one answer in how many .* must be 1 to 256"):
+        shared.open_shared(tmp_path / "browser", tmp_path)
+
+
+def test_a_browser_that_is_not_there_is_refused_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(shared.VARIABLE, str(tmp_path))
+    with pytest.raises(ValueError, match="browser: cannot be found"):
+        shared.open_shared(tmp_path / "browser", tmp_path)
+
+
+GOOD = ["goal", [["button", "Ok", "", ["disabled"], 0, []]], "ok", 0.0, False]
+FORGED = {
+    "deep": b"[" * 100_000,
+    "not UTF-8": b'["\xff"]',
+    **{
+        name: json.dumps([*GOOD[:place], value, *GOOD[place + 1 :]]).encode()
+        for name, place, value in (
+            ("utterance", 0, 5),
+            ("states", 1, [["button", "Ok", "", "disabled", 0, []]]),
+            ("options", 1, [["button", "Ok", "", [], 0, [1]]]),
+            ("occurrence", 1, [["button", "Ok", "", [], "0", []]]),
+            ("outcome", 2, ["ok"]),
+            ("reward", 3, "1"),
+            ("paid", 3, True),
+            ("huge", 3, 10**400),
+            ("done", 4, 1),
+        )
+    },
+}
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_a_forged_page_counts_as_not_remembered_and_is_replaced(tmp_path: Path, name: str) -> None:
+    assert unpack(zlib.compress(json.dumps(GOOD).encode())).elements[0].states == ("disabled",)
+    (history, seen), (other, kept) = page(2), page(3)
+    SharedMemo(tmp_path, "x").remember({history: seen, other: kept})
+    with sqlite3.connect(tmp_path / "x.sqlite") as connection:
+        connection.execute("UPDATE pages SET page = ? WHERE key = ?", (zlib.compress(FORGED[name]), key(history)))
+    connection.close()
+    memo = SharedMemo(tmp_path, "x")
+    assert memo.known([history, other])[0] == {other: kept}
+    memo.remember({history: seen})
+    assert memo.known([history, other])[0] == {history: seen, other: kept}
+
+
+def test_a_path_that_no_file_can_have_costs_time_only(tmp_path: Path) -> None:
+    memo = SharedMemo(tmp_path / "a\0b", "x")
+    memo.remember(pages(1))
+    assert memo.known(pages(1)) == ({}, {})
+    memo = SharedMemo(tmp_path, "a\0b")
+    assert memo.known(pages(1)) == ({}, {})
 
 
 def test_a_wrong_memory_is_found_counted_and_no_longer_used(tmp_path: Path) -> None:

@@ -107,6 +107,44 @@ def test_the_listing_is_read_by_sha256sum_and_leaves_out_what_alfworld_leaves_ou
     assert not any(text in path for path in rows for text in ("-900/", "-901/", "-902/"))
 
 
+FAULTS = {
+    "a folder": lambda file: (file.unlink(), file.mkdir()),
+    "deep": lambda file: file.write_bytes(b"[" * 100_000),
+    "not UTF-8": lambda file: file.write_bytes(b"\xff\xfe\xfd"),
+    "cut": lambda file: file.write_bytes(file.read_bytes()[:100]),
+    "no problem": lambda file: file.write_text(json.dumps(json.loads(file.read_bytes()) | {"pddl_problem": "(define"})),
+    "no grammar": lambda file: file.write_text(json.dumps(json.loads(file.read_bytes()) | {"grammar": None})),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_game_that_the_engine_cannot_read_is_named_and_left_out_of_the_listing_only_where_asked(
+    data: Path, capsys: pytest.CaptureFixture[str], fault: str
+) -> None:
+    file = data / Released(str(data)).path(TASK, pool("train")[0])
+    FAULTS[fault](file)
+    with pytest.raises(SystemExit, match=r"1 games cannot be read; nothing was written: .* --leave-out$"):
+        released.main([str(data)])
+    assert not (data / "games.sha256").exists()
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if str(file) in line]
+    assert "cannot be read" in line or "no game that ALFWorld's engine reads" in line
+    released.main([str(data), "--leave-out"])
+    assert capsys.readouterr().out == "games.sha256: 13 games\n"
+    assert file.relative_to(data).as_posix() not in (data / "games.sha256").read_text()
+
+
+def test_a_listing_that_cannot_be_read_or_written_is_one_line(data: Path) -> None:
+    (data / "games.sha256").write_bytes(b"\xff\xfe")
+    with pytest.raises(ValueError, match=r"games.sha256: cannot be read \(not UTF-8\); write it again: python -m"):
+        opened(data)
+    (data / "games.sha256").unlink()
+    (data / "games.sha256").mkdir()
+    with pytest.raises(ValueError, match=r"games.sha256: cannot be read \(Is a directory\); write it again"):
+        opened(data)
+    with pytest.raises(SystemExit, match=r"games.sha256: cannot be written \(Is a directory\)"):
+        released.main([str(data)])
+
+
 def test_a_changed_game_is_refused_by_name_with_a_remedy(data: Path) -> None:
     released.main([str(data)])
     seed = pool("train")[0]

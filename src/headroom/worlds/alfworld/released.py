@@ -2,6 +2,9 @@
 
     python -m headroom.worlds.alfworld.released DATA      writes DATA/games.sha256 (``sha256sum -c`` reads it)
 
+Every game is read as it will be played. Where one cannot be, nothing is written, unless ``--leave-out`` asks for a
+listing without such games.
+
 Pools of seeds stand for the splits: ``train`` for ``train``, ``evaluation`` for ``valid_unseen``, every other pool for
 ``valid_seen``. A seed's place in its pool, modulo the number of games of the task in that split, is the game's place
 among the sorted paths. As in ALFWorld, games with movable receptacles, with slices, and those marked unsolvable are
@@ -16,17 +19,16 @@ import sys
 from functools import cache
 from pathlib import Path
 
+from headroom.config.worlds import LISTING
 from headroom.files import write_text
 from headroom.worlds import seeds
+from headroom.worlds.alfworld.listing import AGAIN, ROOT, check_games
 from headroom.worlds.alfworld.scenes import TASKS, GameFile
 
-LISTING = "games.sha256"
-ROOT = "json_2.1.1"
 GAME = "game.tw-pddl"
 SPLITS = ("train", "valid_seen", "valid_unseen")
 SPLIT_OF_POOL = {"train": "train", "evaluation": "valid_unseen"}
 OTHER_POOLS = "valid_seen"
-AGAIN = "fetch the release again (alfworld-download), or accept it: python -m headroom.worlds.alfworld.released"
 
 
 class Released:
@@ -40,13 +42,8 @@ class Released:
         """
         if not data:
             raise ValueError("world.data: games: released needs the folder that alfworld-download filled")
-        self.folder = Path(data).expanduser()
-        if not (self.folder / ROOT).is_dir():
-            raise ValueError(f"world.data: {self.folder} has no {ROOT}/; type: alfworld-download --data-dir {data}")
-        self._listed = _read_listing(self.folder / LISTING)
-        for path in self._listed:
-            if not (self.folder / path).is_file():
-                raise ValueError(f"{self.folder / path} is listed in {LISTING} and missing; {AGAIN} {data}")
+        self.folder = Path(data)
+        self._listed = check_games(self.folder)
         self._found: dict[tuple[str, str], tuple[str, ...]] = {}
 
     def paths(self, split: str, task: str) -> tuple[str, ...]:
@@ -91,14 +88,24 @@ class Released:
         if self._listed and hashlib.sha256(content).hexdigest() != self._listed[path]:
             raise ValueError(f"{file} is not the file that {LISTING} lists; {remedy}")
         try:
-            data = json.loads(content)
-            return GameFile(data["pddl_domain"], data["grammar"], data["pddl_problem"])
-        except (ValueError, KeyError, TypeError) as problem:
-            raise ValueError(f"{file} is no game of ALFWorld ({problem!r}); {remedy}") from None
+            return _parts(content)
+        except ValueError as problem:
+            raise ValueError(f"{file} is no game of ALFWorld ({problem}); {remedy}") from None
 
 
-def find(folder: Path, split: str, task: str) -> list[str]:
-    """Games of a task in a split that ALFWorld would play, relative to ``folder``; reads each of them."""
+def _parts(content: bytes) -> GameFile:
+    try:
+        data = json.loads(content)
+        return GameFile(data["pddl_domain"], data["grammar"], data["pddl_problem"])
+    except (ValueError, KeyError, TypeError, RecursionError) as problem:
+        raise ValueError(repr(problem)) from None
+
+
+def find(folder: Path, split: str, task: str, faults: list[str] | None = None) -> list[str]:
+    """Games of a task in a split that ALFWorld would play, relative to ``folder``; reads each of them.
+
+    A file that cannot be read is none of them; ``faults`` receives a line that says so.
+    """
     found = []
     for file in (folder / ROOT / split).glob(f"{task}-*/*/{GAME}"):
         path = file.relative_to(folder).as_posix()
@@ -106,46 +113,82 @@ def find(folder: Path, split: str, task: str) -> list[str]:
             continue
         try:
             solvable = json.loads(file.read_bytes()).get("solvable")
-        except (ValueError, AttributeError):
+        except (OSError, ValueError, AttributeError, RecursionError) as error:
             solvable = False
+            if faults is not None:
+                faults.append(f"{file}: cannot be read ({_line(error)})")
         if solvable:
             found.append(path)
     return sorted(found)
 
 
-def listing(folder: Path) -> str:
-    """The text of ``games.sha256``: hash and path of every game that the world can use."""
-    paths = sorted(path for split in SPLITS for task in TASKS for path in find(folder, split, task))
-    return "".join(f"{hashlib.sha256((folder / path).read_bytes()).hexdigest()}  {path}\n" for path in paths)
+def listing(folder: Path) -> tuple[str, list[str]]:
+    """The text of ``games.sha256``: hash and path of every game that the engine reads; and a line on each it does not.
+
+    Raises:
+        ValueError: the engine is not installed.
+    """
+    from headroom.worlds.alfworld import engine, package
+
+    package.check_installed()
+    faults: list[str] = []
+    paths = sorted(path for split in SPLITS for task in TASKS for path in find(folder, split, task, faults))
+    rows = []
+    for done, path in enumerate(paths, start=1):
+        try:
+            content = (folder / path).read_bytes()
+            engine.Game(_parts(content))
+        except Exception as error:  # a parser of the engine's: it has no error of its own
+            faults.append(f"{folder / path}: no game that ALFWorld's engine reads ({_line(error)})")
+        else:
+            rows.append(f"{hashlib.sha256(content).hexdigest()}  {path}\n")
+        if done % 500 == 0:
+            sys.stderr.write(f"{done} of {len(paths)} games read\n")
+    return "".join(rows), faults
 
 
 def main(arguments: list[str]) -> None:
-    """Write the listing of a folder."""
-    if len(arguments) != 1 or not (Path(arguments[0]) / ROOT).is_dir():
-        raise SystemExit(f"usage: python -m headroom.worlds.alfworld.released DATA    (DATA holds {ROOT}/)")
-    text = listing(Path(arguments[0]))
+    """Write the listing of a folder.
+
+    Raises:
+        SystemExit: there is no game, or (unless such are left out) one that the engine cannot read; nothing is written.
+    """
+    leave_out = "--leave-out" in arguments
+    folders = [Path(argument) for argument in arguments if argument != "--leave-out"]
+    if len(folders) != 1 or not (folders[0] / ROOT).is_dir():
+        raise SystemExit(
+            f"usage: python -m headroom.worlds.alfworld.released DATA [--leave-out]    (DATA holds {ROOT}/)"
+        )
+    (folder,) = folders
+    try:
+        text, faults = listing(folder)
+    except ValueError as error:
+        raise SystemExit(str(error)) from error
+    for line in faults:
+        sys.stderr.write(f"{line}\n")
     if not text:
-        raise SystemExit(f"{arguments[0]}: no games below {ROOT}/; nothing was written")
-    write_text(Path(arguments[0]) / LISTING, text)
+        raise SystemExit(f"{folder}: no games below {ROOT}/; nothing was written")
+    if faults and not leave_out:
+        raise SystemExit(
+            f"{folder}: {len(faults)} games cannot be read; nothing was written: fetch them again (alfworld-download), "
+            "or play without them: --leave-out"
+        )
+    try:
+        write_text(folder / LISTING, text)
+    except OSError as error:
+        raise SystemExit(f"{folder / LISTING}: cannot be written ({error.strerror})") from error
     sys.stdout.write(f"{LISTING}: {len(text.splitlines())} games\n")
+
+
+def _line(error: Exception) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split())[:200]
 
 
 def _task(trajectory: Path) -> str:
     try:
         return str(json.loads(trajectory.read_bytes()).get("task_type"))
-    except (OSError, ValueError, AttributeError):
+    except (OSError, ValueError, AttributeError, RecursionError):
         return ""
-
-
-def _read_listing(file: Path) -> dict[str, str]:
-    """Path -> hash; empty where there is no listing."""
-    if not file.is_file():
-        return {}
-    rows = [line.split("  ", 1) for line in file.read_text(encoding="utf-8").splitlines() if line]
-    if not rows or any(len(row) != 2 or len(row[0]) != 64 for row in rows):
-        remedy = "write it again: python -m headroom.worlds.alfworld.released"
-        raise ValueError(f"{file} is not a listing of games; {remedy} {file.parent}")
-    return {path: digest for digest, path in rows}
 
 
 @cache

@@ -44,11 +44,17 @@ def identity(chromium: Path, pages: Path) -> str:
     Args:
         chromium: the browser's executable, known by its path, size and time of change; so are the pages.
         pages: folder of the task pages; what they share lies beside it.
+
+    Raises:
+        ValueError: the browser or a page is not there.
     """
     digest = hashlib.sha256(str(_FORMAT).encode())
     pages = pages.resolve()
     for path in (chromium.resolve(), *sorted(pages.glob("*.html")), *sorted(pages.parent.glob("core/*"))):
-        state = path.stat()
+        try:
+            state = path.stat()
+        except OSError as error:
+            raise ValueError(f"{path}: cannot be found ({error.strerror}); type: make setup") from None
         digest.update(f"{path}\0{state.st_size}\0{state.st_mtime_ns}\0".encode("utf-8", "surrogateescape"))
     here = Path(__file__).parent
     for path in sorted([here.parent / "base.py", *here.glob("*.py"), *here.glob("*.js")]):
@@ -74,22 +80,43 @@ def unpack(packed: bytes) -> Observation:
     """Undo :func:`pack`.
 
     Raises:
-        ValueError: the bytes are damaged.
+        ValueError: the bytes are damaged, or are no observation.
     """
     try:
         utterance, elements, outcome, raw_reward, done = json.loads(zlib.decompress(packed))
-        return Observation(
+        page = Observation(
             utterance,
             tuple(
-                Element(role, name, value, tuple(states), occurrence, tuple(options))
+                Element(role, name, value, _texts(states), occurrence, _texts(options))
                 for role, name, value, states, occurrence, options in elements
             ),
             _VALUES[outcome],
             raw_reward,
             done,
         )
-    except (zlib.error, KeyError, TypeError) as error:
+    except (zlib.error, KeyError, TypeError, RecursionError) as error:
         raise ValueError(f"a remembered observation is damaged: {error!r}") from error
+    if not _typed(page):
+        raise ValueError("a remembered observation is damaged: a field has another type")
+    return page
+
+
+def _typed(page: Observation) -> bool:
+    """Whether every field has the type that a page gives it; ``True`` is no number here."""
+    texts = [page.utterance, *(text for e in page.elements for text in (e.role, e.name, e.value))]
+    return (
+        all(type(text) is str for text in texts)
+        and all(type(element.occurrence) is int for element in page.elements)
+        and type(page.raw_reward) in (int, float)
+        and -1 <= page.raw_reward <= 1  # false for NaN
+        and type(page.done) is bool
+    )
+
+
+def _texts(values: object) -> tuple[str, ...]:
+    if type(values) is not list or not all(type(text) is str for text in values):
+        raise TypeError("not a list of texts")
+    return tuple(values)
 
 
 class SharedMemo:
@@ -111,7 +138,7 @@ class SharedMemo:
             # A machine that fails may leave the file damaged, which costs time only; a killed process does not.
             self._connection.execute("PRAGMA synchronous=OFF")
             self._connection.execute("CREATE TABLE IF NOT EXISTS pages (key BLOB PRIMARY KEY, page BLOB) WITHOUT ROWID")
-        except (OSError, sqlite3.Error):
+        except (OSError, ValueError, sqlite3.Error):  # ValueError: a path with a NUL byte
             self.close()
 
     def known(self, histories: Iterable[History]) -> tuple[dict[History, Observation], dict[History, Observation]]:
@@ -122,14 +149,22 @@ class SharedMemo:
             return answers, to_check
         by_key = {key(history): history for history in histories}
         keys = list(by_key)
+        damaged: list[bytes] = []
         try:
             for first in range(0, len(keys), ASKED_AT_ONCE):
                 some = keys[first : first + ASKED_AT_ONCE]
                 marks = ",".join("?" * len(some))
                 rows = self._connection.execute(f"SELECT key, page FROM pages WHERE key IN ({marks})", some)  # noqa: S608 (question marks alone)
                 for found, page in rows:
-                    (to_check if found[0] % self._one_in == 0 else answers)[by_key[found]] = unpack(page)
-        except (sqlite3.Error, ValueError):
+                    try:
+                        observation = unpack(page)
+                    except ValueError:
+                        damaged.append(found)
+                        continue
+                    (to_check if found[0] % self._one_in == 0 else answers)[by_key[found]] = observation
+            if damaged:  # forgotten, so that the browser's answer takes their place
+                self._connection.executemany("DELETE FROM pages WHERE key = ?", [(found,) for found in damaged])
+        except sqlite3.Error:
             self.close()
             return {}, {}
         return answers, to_check
@@ -166,11 +201,16 @@ class SharedMemo:
 
 
 def open_shared(chromium: Path, pages: Path) -> SharedMemo | None:
-    """The memory that ``HEADROOM_PAGES`` names; None where it names none."""
+    """The memory that ``HEADROOM_PAGES`` names; None where it names none.
+
+    Raises:
+        ValueError: ``HEADROOM_PAGES_CHECK`` is no number of answers, or the browser or a page is not there.
+    """
     folder = os.environ.get(VARIABLE)
     if not folder:
         return None
-    one_in = os.environ.get(CHECK, "")
+    said = os.environ.get(CHECK) or "256"
     # A part of a byte decides, so that no more than 256 can be told apart.
-    share = min(256, max(1, int(one_in))) if one_in.isdecimal() else 256
-    return SharedMemo(Path(folder), identity(chromium, pages), share)
+    if not (said.isascii() and said.isdecimal() and len(said) <= 3 and 1 <= int(said) <= 256):
+        raise ValueError(f"{CHECK}={said[:40]}: one answer in how many is compared must be 1 to 256; set it so, or not")
+    return SharedMemo(Path(folder), identity(chromium, pages), int(said))
