@@ -12,6 +12,7 @@ from enum import StrEnum
 import numpy as np
 import numpy.typing as npt
 
+from headroom.agent.slots import SlotTable
 from headroom.worlds.base import Outcome
 
 
@@ -30,7 +31,8 @@ class Turn:
     ``prompt_ids`` int32 (P,) and ``action_ids`` int32 (A,), the end token included when it was sampled;
     ``log_probabilities`` float32 (A,), of ``action_ids`` under the softmax that sampled them (temperature
     applied, natural logarithm). ``prediction_score`` in [0, 1] is how right the turn's prediction of the next
-    observation was (``headroom.train.signal``); None where that observation has nothing to predict.
+    observation was (``headroom.train.signal``); None where that observation has nothing to predict. Where a rollout
+    was asked to keep them, ``facts`` are those of the next observation and ``table`` the slots of the prompt.
     """
 
     prompt_ids: npt.NDArray[np.int32]
@@ -39,6 +41,8 @@ class Turn:
     action_text: str
     outcome: Outcome
     prediction_score: float | None = None
+    facts: tuple[tuple[str, str], ...] = ()
+    table: SlotTable | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -160,8 +160,9 @@ def _validation_has_steps(scale: str, study: Study, recipes: Mapping[str, Grpo])
                 f"{where}.validation.pages: pool 'validation' has {POOLS['validation']} seeds a task, not {pages}; "
                 "ask for fewer"
             )
-        if grpo.signal.kind == "prediction" and study.world.kind == "miniwob":
-            raise ConfigError(f"{where}.signal.kind: pages of MiniWoB++ have nothing to predict; take alfworld's games")
+        if study.world.kind == "miniwob" and (grpo.signal.kind == "prediction" or grpo.auxiliary.kind != "none"):
+            key = "signal" if grpo.signal.kind == "prediction" else "auxiliary"
+            raise ConfigError(f"{where}.{key}.kind: pages of MiniWoB++ have nothing to predict; take alfworld's games")
 
 
 def _sets_have_tasks(scale: str, study: Study, jobs: Mapping[str, Strict]) -> None:
