@@ -8,7 +8,7 @@ import pytest
 import toy_game
 
 from headroom.agent.codec import EncodedPrompt
-from headroom.agent.dialect import WEB_PAGES
+from headroom.agent.dialect import LOCATION, WEB_PAGES
 from headroom.agent.episode import Ending, Group
 from headroom.policy.load import Policy
 from headroom.policy.sampler import Generation
@@ -156,6 +156,12 @@ def test_each_turn_carries_how_right_its_prediction_of_the_next_observation_was_
     assert [turn.prediction_score for turn in found.turns] == [1.0, 0.0, 1.0, 0.5]
     assert [turn.outcome for turn in found.turns] == [Outcome.OK, Outcome.OK, Outcome.UNSUPPORTED, Outcome.OK]
     assert play([("count", 1, 0)])[0].turns[0].prediction_score is None  # a page has nothing to predict
+    assert all(turn.facts == () for turn in found.turns)  # nobody asked
+    (kept,) = play(
+        [("find-cat", 2, 0)], world=toy_game.FakeGame(), codec=codec, sampler=Scripted(), keep_facts=True
+    )  # fmt: skip
+    seen = [dict(turn.facts)[LOCATION] for turn in kept.turns]
+    assert seen == ["attic", "bath", "bath", "cellar"]  # of the observation that followed, the last one too
 
 
 def test_an_episode_does_not_depend_on_those_beside_it():
