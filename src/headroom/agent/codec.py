@@ -114,6 +114,11 @@ class SlotCodec:
         tokens = tokenizer.vocabulary(list(turns), slots=slot_count, closed_share=closed_share, words=dialect.words)
         return cls(tokens, slot_count=slot_count, limit=context - ACTION_ROOM, dialect=dialect)
 
+    @property
+    def closed_words(self) -> frozenset[str]:
+        """The words, and the punctuation, that have a token of their own in every turn."""
+        return self._closed
+
     @cached_property
     def _by_id(self) -> dict[int, str]:
         return {index: token for token, index in self.tokens.items()}

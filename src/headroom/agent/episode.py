@@ -12,6 +12,7 @@ from enum import StrEnum
 import numpy as np
 import numpy.typing as npt
 
+from headroom.agent.slots import SlotTable
 from headroom.worlds.base import Outcome
 
 
@@ -32,7 +33,8 @@ class Turn:
     applied, natural logarithm). ``prediction_score`` in [0, 1] is how right the turn's prediction of the next
     observation was (``headroom.train.signal``); None where that observation has nothing to predict. ``anchor_score``:
     1 if its answer to the anchor question is right, else 0; None where nothing is asked. ``confidence`` in [0, 1] is
-    what it says of its success, 0 where it says none; None where the dialect has no word for it.
+    what it says of its success, 0 where it says none; None where the dialect has no word for it. Where a rollout was
+    asked to keep them, ``facts`` are those of the next observation and ``table`` the slots of the prompt.
     """
 
     prompt_ids: npt.NDArray[np.int32]
@@ -43,6 +45,8 @@ class Turn:
     prediction_score: float | None = None
     anchor_score: float | None = None
     confidence: float | None = None
+    facts: tuple[tuple[str, str], ...] = ()
+    table: SlotTable | None = None
 
 
 @dataclass(frozen=True, slots=True)

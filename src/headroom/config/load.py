@@ -37,7 +37,7 @@ _ROWS: dict[str, type[Row]] = {"gate": Run, "dark room": Arm}
 
 _FROM_THE_TABLE = {
     "gate": frozenset(Run.model_fields) - {"family"} | {"warmup_steps"},
-    "dark room": frozenset({"run", "init", "seed", "signal", "advantage_scale"}),
+    "dark room": frozenset({"run", "init", "seed", "signal", "auxiliary", "advantage_scale"}),
 }
 """Study -> the keys of ``Grpo`` that a row sets, which a scale must not."""
 

@@ -19,6 +19,7 @@ from headroom.config.base import NonNegative, Positive, Probability, Rate, Stric
 from headroom.config.measuring import Evaluation, EvaluationPlan, Graft, Mechanism, Probe, Rank, Statistics
 from headroom.config.runs import Arm, Family, Row, Run
 from headroom.config.training import (
+    Auxiliary,
     Grpo,
     Lora,
     Model,
@@ -37,6 +38,7 @@ from headroom.config.worlds import AlfWorldSettings, MiniWobSettings, WorldSetti
 __all__ = [
     "AlfWorldSettings",
     "Arm",
+    "Auxiliary",
     "Demonstrations",
     "Evaluation",
     "EvaluationPlan",

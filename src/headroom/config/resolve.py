@@ -160,9 +160,11 @@ def _validation_has_steps(scale: str, study: Study, recipes: Mapping[str, Grpo])
                 f"{where}.validation.pages: pool 'validation' has {POOLS['validation']} seeds a task, not {pages}; "
                 "ask for fewer"
             )
-        if grpo.signal.kind not in ("none", "noise") and study.world.kind == "miniwob":
+        said = grpo.signal.kind not in ("none", "noise")
+        if study.world.kind == "miniwob" and (said or grpo.auxiliary.kind != "none"):
             raise ConfigError(
-                f"{where}.signal.kind: pages of MiniWoB++ have nothing to predict, nor to answer; take alfworld's games"
+                f"{where}.{'signal' if said else 'auxiliary'}.kind: pages of MiniWoB++ have nothing to predict, nor to "
+                "answer; take alfworld's games"
             )
 
 

@@ -13,11 +13,11 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from headroom.config.base import NonNegative, Positive, Strict
-from headroom.config.training import Signal
+from headroom.config.training import Auxiliary, Signal
 
 Family = Literal["grid", "replication", "group_size", "headroom", "collapse", "schedule"]
 ABSENT = "-"
-"""A cell of a run that has no dense signal."""
+"""A cell of a run that has no dense signal, or no auxiliary loss."""
 
 
 def _digits(cell: object) -> object:
@@ -70,7 +70,8 @@ class Run(Strict):
 
 
 class Arm(Strict):
-    """One row of ``workflow/data/dark_room.tsv``. A run without a signal has ``-`` where a signal's settings stand."""
+    """One row of ``workflow/data/dark_room.tsv``. A run without a signal has ``-`` where a signal's settings stand,
+    one without an auxiliary loss in the place of its weight."""
 
     run: str = Field(pattern=r"^arm-[0-9]{2,3}$")
     family: Literal["dark_room"]
@@ -81,6 +82,8 @@ class Arm(Strict):
     schedule: Literal["constant", "cosine", "-"] = Field(description="Of the weight.")
     channel: Literal["added", "decoupled", "-"]
     advantage_scale: Literal["none", "group_std", "batch_std"]
+    auxiliary: Literal["none", "prediction", "shuffled", "random_words"]
+    auxiliary_weight: str = Field(pattern=r"^(-|[0-9]{1,4}(\.[0-9]{1,9})?)$")
     seed: Annotated[NonNegative, Digits]
 
     @model_validator(mode="after")
@@ -94,6 +97,11 @@ class Arm(Strict):
             raise ValueError("weight: a signal of weight 0 is none; write signal 'none'")
         if self.channel == "decoupled" and self.advantage_scale == "none":
             raise ValueError("channel: without a scale a decoupled channel is an added one; write 'added'")
+        if (self.auxiliary_weight == ABSENT) != (self.auxiliary == "none"):
+            must = f"must be {ABSENT!r}" if self.auxiliary == "none" else "must say which"
+            raise ValueError(f"auxiliary_weight: with auxiliary {self.auxiliary!r} it {must}")
+        if self.auxiliary != "none" and float(self.auxiliary_weight) == 0:
+            raise ValueError("auxiliary_weight: a loss of weight 0 is none; write auxiliary 'none'")
         return self
 
     @property
@@ -104,7 +112,8 @@ class Arm(Strict):
     @property
     def cell(self) -> tuple[object, ...]:
         """All that decides what the run does: no two rows share it, however they write a weight."""
-        said = self.model_dump() | {"weight": self.weight if self.weight == ABSENT else float(self.weight)}
+        written = {name: getattr(self, name) for name in ("weight", "auxiliary_weight")}
+        said = self.model_dump() | {name: value if value == ABSENT else float(value) for name, value in written.items()}
         return tuple(value for key, value in said.items() if key not in ("run", "family", "arm"))
 
     @property
@@ -123,6 +132,8 @@ class Arm(Strict):
             "schedule": self.schedule,
             "channel": self.channel,
             "advantage": self.advantage_scale,
+            "auxiliary": self.auxiliary,
+            "its weight": self.auxiliary_weight,
             "seed": str(self.seed),
         }
 
@@ -141,11 +152,17 @@ class Arm(Strict):
                 }
             )
         )
+        auxiliary = (
+            Auxiliary()
+            if self.auxiliary == "none"
+            else Auxiliary(kind=self.auxiliary, weight=float(self.auxiliary_weight))
+        )
         return {
             "run": self.run,
             "init": self.init,
             "seed": self.seed,
             "signal": signal.model_dump(),
+            "auxiliary": auxiliary.model_dump(),
             "advantage_scale": self.advantage_scale,
         }
 

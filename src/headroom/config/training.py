@@ -144,6 +144,17 @@ class Signal(Strict):
     )
 
 
+class Auxiliary(Strict):
+    """A cross-entropy loss beside the reward (arXiv 2607.21273): of the prediction block behind the agent's command."""
+
+    kind: Literal["none", "prediction", "shuffled", "random_words"] = Field(
+        "none",
+        description="What the block says. prediction: what was seen next; shuffled: that of another turn of the step; "
+        "random_words: words drawn uniformly.",
+    )
+    weight: float = Field(0.1, gt=0, description="Of the mean over the block's tokens, added to the loss of GRPO.")
+
+
 class Validation(Strict):
     """Episodes during a run on pages that are used for nothing else; they change nothing in it."""
 
@@ -179,6 +190,7 @@ class Grpo(Strict):
     reward_failure: float = 0.0
     reward_invalid_action: float = 0.0
     signal: Signal = Signal()
+    auxiliary: Auxiliary = Auxiliary()
     entropy_bonus: float = Field(0.0, ge=0, description="Weight of the mean entropy of the action tokens.")
     validation: Validation = Validation()
     optimiser: Optimiser = Optimiser()

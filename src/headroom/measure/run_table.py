@@ -26,7 +26,8 @@ CELL = [
 
 RUN_COLUMNS = ["family", *CELL, "seed"]
 
-ARM = ["arm", "signal", "form", "weight", "schedule", "channel", "advantage_scale"]
+ARM = ["arm", "signal", "form", "weight", "schedule", "channel", "advantage_scale", "auxiliary"]
+ARM += ["auxiliary_weight"]
 """The same of the dark room's runs."""
 
 
@@ -46,7 +47,7 @@ def read_runs(path: Path, learning_rates: Mapping[str, float]) -> pd.DataFrame:
     """
     renamed = {"learning_rate": "learning_rate_level", "tasks": "tasks_trained"}
     try:
-        texts = dict.fromkeys(("run", "learning_rate", "weight"), str)
+        texts = dict.fromkeys(("run", "learning_rate", "weight", "auxiliary_weight"), str)
         runs = pd.read_csv(path, sep="\t", comment="#", dtype=texts)
     except (OSError, ValueError) as error:
         raise SystemExit(f"{path}: cannot be read as a run table ({error})") from error

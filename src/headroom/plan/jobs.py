@@ -171,6 +171,11 @@ def _grpo(name: str, grpo: Grpo, shape: Shape, profile: Profile, asked: Resource
         shape, profile, grpo.pages_per_step, turns, budget=grpo.microbatch_tokens,
         recomputed=trainer.gradient_checkpointing, reference=reference,
     ).times(grpo.updates_per_rollout)  # fmt: skip
+    if grpo.auxiliary.kind != "none":  # a target a turn, about as long as its answer
+        step += work.update(
+            shape, profile, grpo.pages_per_step, turns, budget=grpo.microbatch_tokens,
+            recomputed=trainer.gradient_checkpointing, reference=False,
+        ).times(grpo.updates_per_rollout)  # fmt: skip
     share = math.ceil(episodes / trainer.processes)
     tokens = share * profile.turns * (profile.prompt_tokens + profile.action_tokens)
     load = memory.Load(

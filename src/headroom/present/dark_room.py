@@ -47,6 +47,9 @@ LOOKS = {
     "noise, centred": (SKY, "--"),
     "confidence": (PURPLE, "-"),
     "anchor": (SKY, "-"),
+    "auxiliary": (GREEN, "-"),
+    "auxiliary, shuffled": (GREEN, "-."),
+    "auxiliary, random words": (GREEN, ":"),
 }
 """Arm -> colour and line; mean-centred arms are dashed. Arms that are not here take a grey, dotted line."""
 SCENES = {"generated": "ALFWorld engine, synthetic scenes", "released": "ALFWorld"}

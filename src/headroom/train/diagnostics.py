@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from headroom.agent.episode import Ending, Group, Turn
 from headroom.train.advantage import Floats, Scope
+from headroom.train.auxiliary import COLUMNS as AUXILIARY
 from headroom.train.checkpoint import shard
 from headroom.train.dark_room import SPREADS, part_spreads
 from headroom.train.loss import TokenLoss
@@ -118,7 +119,8 @@ class TokenStatistics:
     ``approx_kl`` is k3 between the policy and the one that collected (joschu.net/blog/kl-approx.html, as in CleanRL);
     ``kl`` is k3 to the reference. Clip shares are of all tokens. ``sampler_gap`` is the largest distance between a
     log-probability of the sampler and the trainer's before the first update: rounding, or a bug. Of the truncated
-    importance weights, mean and share at the cap are reported; without another engine there are none.
+    importance weights, mean and share at the cap are reported; without another engine there are none. ``auxiliary`` are
+    the nats of the auxiliary loss, which ``loss`` does not contain.
     """
 
     tokens: int = 0
@@ -126,6 +128,7 @@ class TokenStatistics:
     sums: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     ratio_max: float = 0.0
     sampler_gap: float = 0.0
+    auxiliary: float = 0.0
 
     def add(
         self,
@@ -160,6 +163,7 @@ class TokenStatistics:
         self.tokens, self.loss = self.tokens + other.tokens, self.loss + other.loss
         self.ratio_max = larger(self.ratio_max, other.ratio_max)
         self.sampler_gap = larger(self.sampler_gap, other.sampler_gap)
+        self.auxiliary += other.auxiliary
         for name, value in other.sums.items():
             self.sums[name] += value
 
@@ -225,10 +229,10 @@ TIMES = ("seconds_world", "seconds_sync", "seconds_generate", "seconds_score", "
 
 
 def steps_table(rows: Sequence[Row]) -> pd.DataFrame:
-    """``steps.parquet`` of a run; every row has every column. Those of :data:`ASKED` that no step measured are left
-    out."""
+    """``steps.parquet`` of a run; every row has every column. A run with an auxiliary loss has its columns too; those
+    of :data:`ASKED` that no step measured are left out."""
     asked = {name: "float64" for name in ASKED if any(row.get(name) is not None for row in rows)}
-    columns = COLUMNS | asked
+    columns = COLUMNS | asked | (AUXILIARY if rows and AUXILIARY.keys() <= rows[0].keys() else {})
     return pd.DataFrame({name: [row[name] for row in rows] for name in columns}).astype(columns)
 
 
@@ -246,7 +250,8 @@ def step_line(row: Row, times: Sequence[Row], steps: int) -> str:
     def number(name: str) -> str:
         return "-" if row[name] is None else f"{row[name]:.3g}"
 
-    names = ("success", "live_groups", "invalid_share", "entropy", "kl", "gradient_norm", "weight_change")
+    names = ["success", "live_groups", "invalid_share", "entropy", "kl", "gradient_norm", "weight_change"]
+    names += ["auxiliary_loss"] if "auxiliary_loss" in row else []
     shown = "  ".join(f"{name.replace('_', ' ')} {number(name)}" for name in names)
     skipped = f"  skipped: {row['skip_reason']}" if row["skipped"] else ""
     return f"step {len(times)}/{steps}  {shown}  {recent[-1]:.2f} s  ETA {left:.0f} s{skipped}"

@@ -9,7 +9,8 @@ may be watched on pages of its own (``headroom.train.validation``).
 Sources: GRPO, arXiv 2402.03300; Dr. GRPO, 2503.20783; DAPO, 2503.14476; AdamW, 1711.05101. Deviations:
 
 - no live group, no optimiser step: AdamW moves weights by its momentum and by its decay even where the gradient is
-  zero. That holds with a KL term too;
+  zero. That holds with a KL term too. An auxiliary loss (``headroom.train.auxiliary``) is something to learn from where
+  no group is live: such a step is taken, with all terms of the loss;
 - the old log-probabilities are those of the first update's own forward pass, never the sampler's; the distance
   between the two is reported (``sampler_gap``). Where another engine samples (``headroom.policy.engine``), truncated
   importance weights correct for it, and a step begins by handing the weights over, which a canary checks;
@@ -42,6 +43,7 @@ from headroom.policy.repeatable import repeatable
 from headroom.seeds import derive
 from headroom.train import adapter as adapters
 from headroom.train.advantage import advantages
+from headroom.train.auxiliary import targets
 from headroom.train.dark_room import early_warning
 from headroom.train.diagnostics import Row, rollout_row, snapshot, step_line, steps_table, timing_table, weight_change
 from headroom.train.groups import form_groups, group_starts, step_pages, task_set
@@ -59,7 +61,7 @@ from headroom.train.validation import FILE, POOL, is_due, pages, silent, validat
 from headroom.worlds.base import World
 
 PATIENCE = 3
-"""Steps with a live group, in a row, without a finite gradient: then a run has diverged."""
+"""Steps with something to learn, in a row, without a finite gradient: then a run has diverged."""
 
 
 @dataclass
@@ -145,7 +147,8 @@ def train(
             rewards, scope=settings.advantage_scope, scale=settings.advantage_scale,
             epsilon=settings.advantage_epsilon, channel=settings.signal.channel,
         )  # fmt: skip
-        turns = [turn for group in groups for episode in group.episodes if scored(episode) for turn in episode.turns]
+        played = [episode for group in groups for episode in group.episodes if scored(episode)]
+        turns = [turn for episode in played for turn in episode.turns]
         advantage = torch.from_numpy(np.concatenate([np.zeros(0), *(a for group in estimates for a in group)]))
         rate = learning_rate(
             done,
@@ -156,7 +159,8 @@ def train(
         )
         for parameters in trainee.optimiser.param_groups:
             parameters["lr"] = rate
-        updated, seconds = update(trainee, reference, turns, advantage, settings)
+        aims = targets(played, policy.codec, settings.auxiliary, seed=settings.seed, step=done)
+        updated, seconds = update(trainee, reference, turns, advantage, settings, aims)
         rolled = rollout_row(groups, rewards, estimates, settings.advantage_scope)
         row = {"step": done, "learning_rate": rate, **rolled, **updated, "canary_gap": gap}
         row["weight_change"] = weight_change(trainee, initial, processes)
@@ -209,6 +213,7 @@ def collect(
             max_new_tokens=settings.max_new_tokens,
             phases=phases,
             overlap=settings.overlap,
+            keep_facts=settings.auxiliary.kind != "none",
         )
         return form_groups(mine, settings.group_size, episodes)
 
@@ -247,7 +252,7 @@ def _reference(policy: Policy, init: Path, settings: Grpo) -> Any:
 
 
 def diverged(rows: Sequence[Row]) -> bool:
-    """Whether the last ``PATIENCE`` steps with a live group all failed to give a finite gradient."""
+    """Whether the last ``PATIENCE`` steps with something to learn all failed to give a finite gradient."""
     live = [row["skip_reason"] for row in rows if row["skip_reason"] != NO_LIVE_GROUP]
     return len(live) >= PATIENCE and set(live[-PATIENCE:]) == {NOT_FINITE}
 

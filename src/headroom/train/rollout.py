@@ -90,6 +90,7 @@ def rollout(
     phases: PhaseSeconds | None = None,
     progress: Callable[[int, int], None] | None = None,
     overlap: bool = False,
+    keep_facts: bool = False,
 ) -> list[Episode]:
     """Play every start to its end; ``result[i]`` is the episode of ``starts[i]``.
 
@@ -106,6 +107,7 @@ def rollout(
         phases: Receives the seconds spent in the world and in the sampler.
         progress: Called after each turn with (finished episodes, episodes).
         overlap: Sample one half's actions while the world plays the other half's.
+        keep_facts: Whether a turn keeps what followed it and the slots of its prompt (``headroom.train.auxiliary``).
 
     Raises:
         ValueError: two starts are equal, ``horizon`` is not positive, or the world knows no such task.
@@ -134,7 +136,7 @@ def rollout(
             playing: list[_Live] = []
             for episode, observation in zip(part.live, observations, strict=True):
                 if part.turn:
-                    episode.turns[-1] = _answered(policy, episode.turns[-1], observation)
+                    episode.turns[-1] = _answered(policy, episode.turns[-1], observation, keep_facts)
                 episode.observations.append(observation)
                 ending = _ending(observation, last=part.turn == horizon)
                 if ending is None:
@@ -156,7 +158,7 @@ def rollout(
                     temperature=temperature, seeds=seeds, max_new_tokens=max_new_tokens,
                 )  # fmt: skip
             for episode, prompt, generation in zip(playing, prompts, generations, strict=True):
-                _act(policy, episode, prompt, generation)
+                _act(policy, episode, prompt, generation, keep_facts)
             waiting.append(_Part(playing, ask(playing), part.turn + 1))
     return [episodes[place] for place in range(len(starts))]
 
@@ -173,22 +175,27 @@ def _prompts(policy: Policy, live: Sequence[_Live]) -> list[EncodedPrompt]:
     return prompts
 
 
-def _act(policy: Policy, episode: _Live, prompt: EncodedPrompt, generation: Generation) -> None:
+def _act(policy: Policy, episode: _Live, prompt: EncodedPrompt, generation: Generation, keep: bool) -> None:
     text = policy.codec.decode_action(generation.ids, prompt)
     action = policy.codec.dialect.parse(text)
     episode.actions.append(action)
     episode.history = episode.history.then(action)
     # Outcome and prediction's score are not known before the world has answered: they are filled in by _answered.
     seen = episode.observations[-1]
-    turn = Turn(prompt.ids, generation.ids, generation.log_probabilities, text, seen.outcome)
     score = anchor_score(policy.codec.dialect.anchor(text), seen.facts)
-    episode.turns.append(replace(turn, anchor_score=score, confidence=policy.codec.dialect.confidence(text)))
+    episode.turns.append(
+        Turn(
+            prompt.ids, generation.ids, generation.log_probabilities, text, seen.outcome, anchor_score=score,
+            confidence=policy.codec.dialect.confidence(text), table=prompt.table if keep else None,
+        )
+    )  # fmt: skip
 
 
-def _answered(policy: Policy, turn: Turn, observation: Observation) -> Turn:
+def _answered(policy: Policy, turn: Turn, observation: Observation, keep: bool) -> Turn:
     """The turn with what the world made of it: the outcome, and how right the prediction of ``observation`` was."""
     score = prediction_score(policy.codec.dialect.prediction(turn.action_text), observation.facts)
-    return replace(turn, outcome=observation.outcome, prediction_score=score)
+    facts = observation.facts if keep else ()
+    return replace(turn, outcome=observation.outcome, prediction_score=score, facts=facts)
 
 
 def _ending(observation: Observation, *, last: bool) -> Ending | None:

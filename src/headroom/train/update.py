@@ -13,6 +13,7 @@ from torch import Tensor
 from headroom.agent.episode import Turn
 from headroom.config.models import Grpo
 from headroom.policy.score import Batch, action_log_probabilities
+from headroom.train.auxiliary import Targets, cross_entropy
 from headroom.train.batch import microbatches
 from headroom.train.diagnostics import Row, TokenStatistics, larger
 from headroom.train.loss import importance_weights, policy_loss, sequence_weights
@@ -28,8 +29,11 @@ def update(
     turns: Sequence[Turn],
     advantage: Tensor,
     settings: Grpo,
+    auxiliary: Targets | None = None,
 ) -> tuple[Row, dict[str, float]]:
     """Take ``updates_per_rollout`` optimiser steps on a rollout; the columns of the update and its seconds by phase.
+
+    There is something to learn where a group is live, or where the auxiliary loss has a target.
 
     Args:
         trainee: the model, trained in place.
@@ -37,16 +41,18 @@ def update(
         turns: N turns of scored episodes, as they were sampled.
         advantage: float64 (N,).
         settings: of the run.
+        auxiliary: the targets of its auxiliary loss; None where it has none.
     """
     statistics, norm, done, reason = TokenStatistics(), None, 0, ""
     seconds = {"seconds_score": 0.0, "seconds_backward": 0.0}
-    live = bool((advantage != 0).any())
+    learns = bool((advantage != 0).any()) or bool(auxiliary and auxiliary.items)
     batches = trainee.processes.deal(microbatches(turns, settings.microbatch_tokens) if turns else [])
     # The denominators belong to the whole step, and so are fixed before it is cut.
     lengths = [len(turn.action_ids) for turn in turns]
     weights = torch.tensor(
         sequence_weights(lengths, settings.aggregation, settings.max_new_tokens), dtype=torch.float64
     )
+    extra = _dealt(trainee, auxiliary, settings)
     cap = settings.vllm.importance_cap if settings.engine == "vllm" else None
     old: list[Tensor] = []
     importance: list[Tensor | None] = []
@@ -55,7 +61,7 @@ def update(
         trainee.zero_grad()
         for place, (batch, counts) in enumerate(batches):
             started = time.perf_counter()
-            with trainee.learning(live):
+            with trainee.learning(learns):
                 own, entropy = trainee.score(batch, settings.temperature, entropy_gradient=settings.entropy_bonus > 0)
             mask = batch.action_mask.to(own.device)
             if number == 0:
@@ -77,13 +83,21 @@ def update(
                     with_reference=reference is not None, importance=importance[place], cap=cap,
                 )  # fmt: skip
             scored_at = time.perf_counter()
-            if live:
+            if learns:
                 trainee.backward(result.loss, counts)
             seconds["seconds_score"] += scored_at - started
             seconds["seconds_backward"] += time.perf_counter() - scored_at
-        if not live:
+        if not learns:
             reason = NO_LIVE_GROUP
             break
+        for batch, trained, share, counts in extra:
+            started = time.perf_counter()
+            nats = cross_entropy(trainee.score(batch).log_probabilities, trained)
+            statistics.auxiliary += float(nats.detach()) if counts else 0.0
+            scored_at = time.perf_counter()
+            trainee.backward(share * nats, counts)
+            seconds["seconds_score"] += scored_at - started
+            seconds["seconds_backward"] += time.perf_counter() - scored_at
         started = time.perf_counter()
         norm = trainee.clip(settings.optimiser.gradient_clip)
         if not math.isfinite(norm):
@@ -98,12 +112,24 @@ def update(
         first.merge(other)
     row: Row = {
         **first.row(number + 1 if batches else 0),
+        **(auxiliary.row(first.auxiliary, number + 1) if auxiliary is not None else {}),
         "gradient_norm": norm if norm is not None and math.isfinite(norm) else None,
         "updates": done,
         "skipped": bool(reason),
         "skip_reason": reason,
     }
     return row, seconds
+
+
+def _dealt(trainee: Trainee, auxiliary: Targets | None, settings: Grpo) -> list[tuple[Batch, Tensor, float, bool]]:
+    """This process's microbatches of targets: which tokens are trained, float32 (B, A), their share of the step's loss,
+    and whether a microbatch counts."""
+    if auxiliary is None or not auxiliary.items:
+        return []
+    share = settings.auxiliary.weight / auxiliary.tokens  # of the whole step, and so fixed before it is cut
+    marks = [target.trained for target in auxiliary.items]
+    dealt = trainee.processes.deal(microbatches(auxiliary.items, settings.microbatch_tokens))
+    return [(batch, batch.padded(marks), share, counts) for batch, counts in dealt]
 
 
 def _anchor(trainee: Trainee, reference: Any, batch: Batch, temperature: float) -> Tensor | None:

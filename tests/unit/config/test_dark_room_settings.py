@@ -71,11 +71,14 @@ def test_the_table_has_the_papers_arms_and_the_noise_that_decides_three_seeds_of
     assert set(found) == {
         "baseline", "baseline, centred", "prediction", "prediction, annealed", "prediction, centred",
         "prediction, decoupled", "prediction, additive", "noise", "noise, centred", "confidence", "anchor",
+        "auxiliary", "auxiliary, shuffled", "auxiliary, random words",
     }  # fmt: skip
     thrice = {name for name, runs in found.items() if [run.seed for run in runs] == [0, 1, 2]}
     assert thrice == {"baseline", "prediction", "prediction, centred", "noise"}
+    twice = {"auxiliary", "auxiliary, shuffled"}
     for name, runs in found.items():
-        assert name in thrice or [run.seed for run in runs] == [0]
+        assert name in thrice or [run.seed for run in runs] == ([0, 1] if name in twice else [0])
+        assert (runs[0].auxiliary == "none") == ("auxiliary" not in name)
         assert {run.advantage_scale for run in runs} == {"none" if "centred" in name else "group_std"}
 
 
@@ -113,7 +116,11 @@ def test_a_run_has_the_signal_of_its_row_and_everything_else_of_its_scale() -> N
     assert jobs["arm-12"]["signal"]["channel"] == "decoupled"
     assert jobs["arm-17"]["signal"]["form"] == "additive"
     assert [jobs[run]["signal"]["kind"] for run in ("arm-18", "arm-19")] == ["confidence", "anchor"]
-    distinct = {"run", "seed", "signal", "advantage_scale"}
+    assert jobs["arm-01"]["auxiliary"]["kind"] == "none"
+    assert [jobs[f"arm-{n}"]["auxiliary"] for n in (20, 23, 26)] == [
+        {"kind": kind, "weight": 0.1} for kind in ("prediction", "shuffled", "random_words")
+    ]
+    distinct = {"run", "seed", "signal", "auxiliary", "advantage_scale"}
     rest = {json.dumps({k: v for k, v in job.items() if k not in distinct}, sort_keys=True) for job in jobs.values()}
     assert len(rest) == 1
 
@@ -151,6 +158,12 @@ def test_the_gates_jobs_name_its_own_world_and_validate_nothing() -> None:
         (5, {"weight": "0"}, ["a signal of weight 0 is none"]),
         (5, {"weight": "-0.1"}, ["weight"]),
         (9, {"channel": "decoupled"}, ["without a scale a decoupled channel is an added one"]),
+        (2, {"auxiliary": "gold"}, ["line 2", "auxiliary", "'none', 'prediction', 'shuffled' or 'random_words'"]),
+        (2, {"auxiliary_weight": "0.1"}, ["auxiliary_weight: with auxiliary 'none' it must be '-'"]),
+        (19, {"auxiliary_weight": "-"}, ["line 19", "auxiliary_weight: with auxiliary 'prediction' it must say which"]),
+        (19, {"auxiliary_weight": "0"}, ["a loss of weight 0 is none; write auxiliary 'none'"]),
+        (19, {"auxiliary_weight": "-1"}, ["auxiliary_weight"]),
+        (20, {"seed": "0", "auxiliary_weight": "0.10"}, ["repeats the settings of arm-20"]),
         (3, {"run": "arm-01"}, ["line 3", "'arm-01' is given twice"]),
         (3, {"run": "grid-02"}, ["line 3", "run"]),
         (3, {"family": "grid"}, ["family", "dark_room"]),
@@ -175,6 +188,7 @@ def test_a_wrong_row_is_one_line_with_file_line_and_remedy(
     ("changes", "words"),
     [
         ({"grpo__signal": {"kind": "noise"}}, ["grpo.signal", f"is a column of {TABLE}"]),
+        ({"grpo__auxiliary": {"kind": "shuffled"}}, ["grpo.auxiliary", f"is a column of {TABLE}"]),
         ({"grpo__advantage_scale": "none"}, ["grpo.advantage_scale", TABLE]),
         ({"grpo__validation": {"every": 0}}, ["grpo.validation.every", "is 0"]),
         ({"grpo__validation": {"every": 1, "pages": 500, "last": 2}}, ["grpo.validation.pages", "pool 'validation'"]),
@@ -188,6 +202,16 @@ def test_a_wrong_row_is_one_line_with_file_line_and_remedy(
         (
             {"world": {"kind": "miniwob"}, "tasks__candidates": ["click-button", "click-link"]},
             ["grpo.signal.kind", "nothing to predict"],
+        ),
+        (
+            {
+                "world": {"kind": "miniwob"},
+                "tasks__candidates": ["click-button", "click-link"],
+                "runs": ["arm-26"],
+                "mechanism__regimes": {"words": ["arm-26"]},
+                "mechanism__graft_regimes": ["words"],
+            },
+            ["grpo.auxiliary.kind", "nothing to predict"],
         ),
         ({"grpo__tasks": "mastered"}, ["tasks.mastered: is 0", "grpo/arm-01", "'all'"]),
         ({"evaluate__sft": {"greedy": ["headroom"]}}, ["tasks.headroom: is 0", "evaluate/sft"]),

@@ -89,4 +89,7 @@ def test_the_run_table_of_the_dark_room_has_columns_of_its_own() -> None:
     assert set(arms["init"]) == {"sft"}
     assert arms.loc["arm-04", "weight"] == "0.1"
     assert arms.loc["arm-01", "form"] == "-"
+    assert arms.loc[["arm-01", "arm-26"], ["auxiliary", "auxiliary_weight"]].to_numpy().tolist() == [
+        ["none", "-"], ["random_words", "0.1"],
+    ]  # fmt: skip
     assert arms.groupby(ARM)["seed"].nunique().max() == 3

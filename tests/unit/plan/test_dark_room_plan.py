@@ -59,6 +59,19 @@ def test_validation_costs_the_episodes_that_it_plays() -> None:
     assert grpo_of(resolved.runs[0], resolved.study, SCALE).steps == 150
 
 
+def test_an_auxiliary_loss_costs_a_second_pass_over_the_turns_and_no_memory() -> None:
+    resolved = resolve({"scale": SCALE}, PROJECT)
+    found = jobs_of(resolved, SCALE, shape_of(resolved.study.model, PROJECT), profile_of(resolved.study))
+    jobs = {job.name: job for job in found}
+    plain, extra = jobs["grpo arm-01"], jobs["grpo arm-20"]
+    grpo = resolved.study.grpo
+    passes = 3 + grpo["trainer"]["gradient_checkpointing"]  # without those of the reference
+    assert grpo["kl_beta"] > 0
+    assert extra.work.update_flops == pytest.approx(plain.work.update_flops * (1 + passes / (passes + 1)))
+    assert extra.moments == plain.moments
+    assert extra.work.generate_flops == plain.work.generate_flops
+
+
 @pytest.mark.parametrize(
     ("gpu", "gpus", "fits"), [("a100-80gb", 8, True), ("a100-40gb", 8, False), ("a100-80gb", 2, False)]
 )

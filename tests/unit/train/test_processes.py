@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
+from toy_game import game_policy
 from toy_processes import deep_policy, run_case, seeing
 
 from headroom.train.processes import ALONE, Processes, start
@@ -31,6 +32,14 @@ CASES: dict[str, dict[str, Any]] = {
         "entropy_bonus": 0.05,
         "signal": {"kind": "noise", "channel": "decoupled"},
         "validation": {"every": 2, "pages": 5},
+    },
+    "auxiliary": GRPO | {"game": True, "max_new_tokens": 5, "auxiliary": {"kind": "prediction", "weight": 1.0}},
+    "auxiliary lora": GRPO
+    | {
+        "game": True,
+        "max_new_tokens": 5,
+        "auxiliary": {"kind": "shuffled", "weight": 1.0},
+        "trainer": {"lora": LORA, "gradient_checkpointing": True},
     },
     "sft": {"stage": "sft"},
     "seeing": GRPO | {"trainer": {}, "seeing": True},
@@ -82,11 +91,11 @@ def distance(a: Path, b: Path) -> float:
 
 def movement(case: Path) -> float:
     """The largest change of a weight since the start."""
-    begun = deep_policy().model.state_dict()
+    begun = (game_policy if case.name.startswith("auxiliary") else deep_policy)().model.state_dict()
     return max(float((value - begun[name]).abs().max()) for name, value in load_file(case / "weights").items())
 
 
-@pytest.mark.parametrize("name", ["full", "lora", "recomputed", "watched", "sft"])
+@pytest.mark.parametrize("name", ["full", "lora", "recomputed", "watched", "sft", "auxiliary", "auxiliary lora"])
 def test_two_processes_end_with_the_weights_of_one(one: Path, two: Path, name: str) -> None:
     assert movement(one / name) > 1e-3
     assert distance(one / name, two / name) < TOLERANCE
@@ -113,13 +122,15 @@ def test_two_processes_in_bfloat16_end_near_the_weights_of_one(one: Path, two: P
     assert apart.norm() < 0.25 * moved.norm()
 
 
-@pytest.mark.parametrize("name", ["full", "lora", "recomputed", "watched"])
+@pytest.mark.parametrize("name", ["full", "lora", "recomputed", "watched", "auxiliary", "auxiliary lora"])
 def test_two_processes_report_the_rows_of_one(one: Path, two: Path, name: str) -> None:
     validations = [json.loads((folder / name / "validations.json").read_text()) for folder in (one, two)]
     assert validations[0] == validations[1]
     assert [row["step"] for row in validations[0]] == ([0, 2, 4] if name == "watched" else [])
     mine, theirs = (json.loads((folder / name / "rows.json").read_text()) for folder in (one, two))
     assert any(row["updates"] == 2 for row in mine)
+    if name.startswith("auxiliary"):  # every game fails: nothing else is learned from
+        assert all(row["live_groups"] == 0 and row["updates"] == 2 and row["auxiliary_loss"] > 0 for row in mine)
     for first, second in zip(mine, theirs, strict=True):
         assert first.pop("skip_reason") == second.pop("skip_reason")
         assert max(first.pop("sampler_gap"), second.pop("sampler_gap")) < 1e-5

@@ -8,7 +8,7 @@ import pytest
 import toy_game
 
 from headroom.agent.codec import EncodedPrompt
-from headroom.agent.dialect import WEB_PAGES
+from headroom.agent.dialect import LOCATION, WEB_PAGES
 from headroom.agent.episode import Ending, Group
 from headroom.policy.load import Policy
 from headroom.policy.sampler import Generation
@@ -160,6 +160,12 @@ def test_each_turn_carries_how_right_its_prediction_and_its_answer_were_the_last
     assert [turn.outcome for turn in found.turns] == [Outcome.OK, Outcome.OK, Outcome.UNSUPPORTED, Outcome.OK]
     page = play([("count", 1, 0)])[0].turns[0]  # which has nothing to predict, and asks nothing
     assert (page.prediction_score, page.anchor_score, page.confidence) == (None, None, None)
+    assert all(turn.facts == () for turn in found.turns)  # nobody asked
+    (kept,) = play(
+        [("find-cat", 2, 0)], world=toy_game.FakeGame(), codec=codec, sampler=Scripted(), keep_facts=True
+    )  # fmt: skip
+    seen = [dict(turn.facts)[LOCATION] for turn in kept.turns]
+    assert seen == ["attic", "bath", "bath", "cellar"]  # of the observation that followed, the last one too
 
 
 def test_an_episode_does_not_depend_on_those_beside_it():

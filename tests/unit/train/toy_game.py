@@ -77,6 +77,11 @@ class FakeGameCodec:
         goal, here = lines[0].removeprefix("goal: "), lines[2].removeprefix("text ").strip('"')
         return EncodedPrompt(np.array([0, WORDS.index(goal), WORDS.index(here), 0], dtype=np.int32))
 
+    def encode_action(self, text: str, prompt: EncodedPrompt) -> np.ndarray:
+        """A word that the game does not have is junk."""
+        words = [TEXT_GAME.parse(text).text, *TEXT_GAME.prediction(text).values()]
+        return np.array([WORDS.index(w if w in WORDS else "junk") for w in words] + [1], dtype=np.int32)
+
     def decode_action(self, ids: Any, prompt: EncodedPrompt) -> str:
         words = [WORDS[int(i)] for i in ids if int(i) != 1]
         if not words or words[0] not in COMMANDS:
@@ -124,8 +129,10 @@ def game_policy() -> Policy:
     return Policy(model.eval(), FakeGameCodec(), Path("toy game"))
 
 
-def run_game(job: GrpoJob, scratch: Path, *, impossible: bool = False) -> tuple[Policy, Run]:
-    policy = game_policy()
+def run_game(
+    job: GrpoJob, scratch: Path, *, impossible: bool = False, policy: Policy | None = None
+) -> tuple[Policy, Run]:
+    policy = policy or game_policy()
     run = train(
         policy, None, FakeGame(impossible=impossible), job, TASKS, POOL, scratch=scratch, validation_seeds=VALIDATION
     )

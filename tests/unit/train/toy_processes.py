@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import toy_game
 from safetensors.torch import save_file
 from toy_grpo import POOL, TASKS, WORDS, FakeButtonsWorld, FakeCodec, toy_job
 
@@ -51,15 +52,17 @@ def seeing(name: str) -> str:
 
 def grpo_case(folder: Path, scratch: Path, settings: dict[str, Any], processes: Processes) -> Policy:
     """Four steps; the rows go to ``rows.json``."""
-    of = seeing_policy if settings.pop("seeing", False) else deep_policy
+    game = settings.pop("game", False)
+    of = toy_game.game_policy if game else seeing_policy if settings.pop("seeing", False) else deep_policy
     trainer = {**settings.get("trainer", {}), "processes": processes.count}
     job = toy_job(**{**settings, "trainer": trainer})
     policy = of()
     reference = None
     if job.grpo.kl_beta > 0:
         reference = policy.model if job.grpo.trainer.lora else of().model.requires_grad_(False)
+    world = toy_game.FakeGame(impossible=True) if game else FakeButtonsWorld()
     run = grpo.train(
-        policy, reference, FakeButtonsWorld(), job, TASKS, POOL,
+        policy, reference, world, job, toy_game.TASKS if game else TASKS, POOL,
         scratch=scratch, processes=processes, adapter=folder / "adapter", validation_seeds=POOL,
     )  # fmt: skip
     assert len(set(processes.gather(json.dumps([run.rows, run.validations])))) == 1, (
