@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from headroom.agent.slots import SlotTable
 from headroom.worlds.base import Outcome
 
 
@@ -32,7 +32,8 @@ class Turn:
     ``log_probabilities`` float32 (A,), of ``action_ids`` under the softmax that sampled them (temperature
     applied, natural logarithm). ``prediction_score`` in [0, 1] is how right the turn's prediction of the next
     observation was (``headroom.train.signal``); None where that observation has nothing to predict. Where a rollout
-    was asked to keep them, ``facts`` are those of the next observation and ``table`` the slots of the prompt.
+    was asked to keep them, ``facts`` are those of the next observation and ``table`` the slots of the prompt
+    (``headroom.agent.slots.SlotTable``; None without slots).
     """
 
     prompt_ids: npt.NDArray[np.int32]
@@ -42,7 +43,7 @@ class Turn:
     outcome: Outcome
     prediction_score: float | None = None
     facts: tuple[tuple[str, str], ...] = ()
-    table: SlotTable | None = None
+    table: Any = None
 
 
 @dataclass(frozen=True, slots=True)
