@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from headroom.agent.slots import SlotTable
 from headroom.worlds.base import Outcome
 
 
@@ -34,7 +34,8 @@ class Turn:
     observation was (``headroom.train.signal``); None where that observation has nothing to predict. ``anchor_score``:
     1 if its answer to the anchor question is right, else 0; None where nothing is asked. ``confidence`` in [0, 1] is
     what it says of its success, 0 where it says none; None where the dialect has no word for it. Where a rollout was
-    asked to keep them, ``facts`` are those of the next observation and ``table`` the slots of the prompt.
+    asked to keep them, ``facts`` are those of the next observation and ``table`` the slots of the prompt
+    (``headroom.agent.slots.SlotTable``; None without slots).
     """
 
     prompt_ids: npt.NDArray[np.int32]
@@ -46,7 +47,7 @@ class Turn:
     anchor_score: float | None = None
     confidence: float | None = None
     facts: tuple[tuple[str, str], ...] = ()
-    table: SlotTable | None = None
+    table: Any = None
 
 
 @dataclass(frozen=True, slots=True)

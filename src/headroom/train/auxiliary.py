@@ -122,7 +122,7 @@ def targets(episodes: Sequence[Episode], codec: Codec, settings: Auxiliary, *, s
         said = _shuffled(said, seed, step)
         turns = turns[: len(said)]
     elif settings.kind == "random_words":
-        words = _words(codec)
+        words = words_to_draw(codec)
         said = [_random(true, words, seed, step, *place) for _, true, place in turns]
     made = [_target(turn, facts, codec) for (turn, *_), facts in zip(turns, said, strict=True)]
     kept = [target for target, _ in made if target is not None]
@@ -157,7 +157,12 @@ def _shuffled(said: Sequence[Facts], seed: int, step: int) -> list[Facts]:
     return found
 
 
-def _words(codec: Codec) -> Sequence[str]:
+def words_to_draw(codec: Codec) -> Sequence[str]:
+    """What ``random_words`` draws from.
+
+    Raises:
+        ValueError: a policy with slots has none.
+    """
     if not isinstance(codec, SlotCodec):
         return WORDS
     words = sorted(word for word in codec.closed_words if word.isalnum())

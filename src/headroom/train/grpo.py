@@ -43,7 +43,7 @@ from headroom.policy.repeatable import repeatable
 from headroom.seeds import derive
 from headroom.train import adapter as adapters
 from headroom.train.advantage import advantages
-from headroom.train.auxiliary import targets
+from headroom.train.auxiliary import targets, words_to_draw
 from headroom.train.dark_room import early_warning
 from headroom.train.diagnostics import Row, rollout_row, snapshot, step_line, steps_table, timing_table, weight_change
 from headroom.train.groups import form_groups, group_starts, step_pages, task_set
@@ -281,6 +281,8 @@ def main(
             if job.grpo.validation.every:
                 pages(tasks, pool(POOL), job.grpo.validation.pages)
             policy = load_policy(init)
+            if job.grpo.auxiliary.kind == "random_words":
+                words_to_draw(policy.codec)
             reference = _reference(policy, init, job.grpo)
         except ValueError as error:
             raise SystemExit(str(error)) from error

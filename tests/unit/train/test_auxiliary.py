@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections import Counter
 from dataclasses import replace
 from typing import Any
@@ -104,6 +105,12 @@ def test_the_target_is_the_agents_own_command_with_the_truth_behind_it_trained_f
     assert target.trained.tolist() == [0] * 5 + [1] * 5
     assert slots.end_ids[0] not in target.action_ids, "what may follow a block is left open"
     assert np.array_equal(target.prompt_ids, turn.prompt_ids)
+
+
+def test_a_turn_that_another_process_played_has_the_same_target(slots: SlotCodec) -> None:
+    turn = a_turn(slots, answer("go to desk 2", "cabinet 1", "no"))
+    own, theirs = (made("prediction", slots, t).items[0] for t in (turn, pickle.loads(pickle.dumps(turn))))
+    assert np.array_equal(own.action_ids, theirs.action_ids)
 
 
 def test_an_answer_that_predicted_nothing_or_went_on_has_the_same_target(slots: SlotCodec) -> None:
