@@ -37,6 +37,8 @@ def part_spreads(rewards: Sequence[Sequence[Reward]], failing: Sequence[bool], s
     and over all-fail groups of each part (``spread_failing_PART``) and of the whole samples (``spread_failing``).
 
     A sample is an episode or, in the scope ``pooled_step``, a turn. The deviation divides by n: a group of one has 0.
+    ``prediction`` is the dense part, whichever signal it is. A potential that is 1 at every turn is paid at the first
+    alone: pooled over episodes of ``T`` turns it keeps a deviation of w sqrt(T - 1) / T.
     """
     columns: dict[str, list[float]] = defaultdict(list)
     for group, fails in zip(rewards, failing, strict=True):

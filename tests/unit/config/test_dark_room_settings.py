@@ -214,6 +214,16 @@ def test_a_wrong_row_is_one_line_with_file_line_and_remedy(
             },
             ["grpo.auxiliary.kind", "nothing to predict"],
         ),
+        (
+            {
+                "world": {"kind": "miniwob"},
+                "tasks__candidates": ["click-button", "click-link"],
+                "runs": ["arm-19"],
+                "mechanism__regimes": {"anchor": ["arm-19"]},
+                "mechanism__graft_regimes": ["anchor"],
+            },
+            ["grpo.signal.kind", "nor to answer"],
+        ),
         ({"grpo__tasks": "mastered"}, ["tasks.mastered: is 0", "grpo/arm-01", "'all'"]),
         ({"evaluate__sft": {"greedy": ["headroom"]}}, ["tasks.headroom: is 0", "evaluate/sft"]),
         ({"mechanism__probe": {"task_sets": ["mastered"]}}, ["tasks.mastered: is 0", "probe"]),

@@ -34,6 +34,12 @@ def test_and_over_turns_where_the_estimator_pools_them() -> None:
     assert row["spread_failing"] == pytest.approx(np.std([-0.1, 0, 0.1, 0]))
 
 
+def test_a_potential_that_is_always_one_keeps_a_deviation_over_turns_and_none_over_episodes() -> None:
+    mastered = [a_reward([0.0] * 6, (0.1 * np.diff(np.ones(6), prepend=0.0)).tolist()) for _ in range(4)]
+    assert part_spreads([mastered], [True], "pooled_step")["spread_prediction"] == pytest.approx(0.1 * np.sqrt(5) / 6)
+    assert part_spreads([mastered], [True], "trajectory")["spread_prediction"] == 0.0
+
+
 def test_a_step_without_a_failing_group_or_without_any_episode_measures_nothing() -> None:
     assert part_spreads([MIXED], [False], "pooled_step")["spread_failing"] is None
     assert set(part_spreads([], [], "trajectory").values()) == {None}
