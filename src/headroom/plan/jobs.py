@@ -115,10 +115,10 @@ def jobs_of(resolved: Resolved, scale: str, shape: Shape, profile: Profile) -> l
     found += _inside(resolved, shape, profile, asks, play)
     named = {Path(name).stem for name in resolved.files}
     tables = [name for name in TABLES if name in named]
-    done = tuple(job.name for job in found)
+    done = tuple(job.name for job in found if job.name != "overlap")  # which only a figure reads
     for name, rule, needs in (
         *((name, name, done) for name in tables),
-        ("tables of the figures", "figure_data", (*done, *tables)),
+        ("tables of the figures", "figure_data", (*done, "overlap", *tables)),
         ("figures and claims", "figure", ("tables of the figures",)),
     ):
         found.append(Job(name, rule, asks(rule).model_copy(update={"gpu": 0}), needs, fixed_seconds=TABLE_SECONDS))

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
-import pandas as pd
+from pathlib import Path
 
+import pandas as pd
+import pytest
+
+from headroom.agent.spoken import write_spoken
+from headroom.config.jobs import GrpoJob, dump_job
+from headroom.config.models import Grpo, MiniWobSettings
+from headroom.files import write_json
+from headroom.measure import calibrate
 from headroom.measure.calibrate import propose, run_row
 from headroom.train.grpo import Run
 
@@ -43,3 +51,20 @@ def test_a_run_is_compared_on_the_pages_that_both_played() -> None:
     assert (row["pages"], row["gained"], row["lost"]) == (3, 1, 1)
     assert row["before"] == row["after"] == 2 / 3
     assert row["steps"] == 0
+
+
+def test_a_checkpoint_of_another_world_is_refused_before_the_world_opens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headroom.worlds.open.open_world", lambda *_: pytest.fail("the world was opened"))
+    grpo = Grpo(run="toy", seed=0, init="sft", tasks="mastered", learning_rate=1e-3, steps=1)
+    (tmp_path / "job.json").write_text(dump_job(GrpoJob(world=MiniWobSettings(), grpo=grpo)))
+    write_json(tmp_path / "task_sets.json", {"mastered": ["a"], "headroom": []})
+    checkpoint = tmp_path / "checkpoint"
+    write_spoken("text game", checkpoint)
+    arguments = (tmp_path / "job.json", checkpoint, tmp_path / "task_sets.json", tmp_path / "out")
+    with pytest.raises(SystemExit, match=r"speaks the dialect 'text game', but world\.kind miniwob"):
+        calibrate.main(*arguments)
+    (checkpoint / "agent.json").rename(checkpoint / "model.json")
+    with pytest.raises(SystemExit, match=r"agent\.json is missing; the checkpoint is incomplete"):
+        calibrate.main(*arguments)

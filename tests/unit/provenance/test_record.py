@@ -10,7 +10,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from headroom.cli import app
 from headroom.provenance import attempts, manifest, record
 from headroom.provenance.checks import _inputs
 from headroom.provenance.schema import RunRecord, parse
@@ -102,6 +104,18 @@ def test_a_job_is_seen_to_run_for_as_long_as_it_does_and_looking_disturbs_none(p
         (job.output / "table.csv").write_text("a\n")
     assert not record.running(output)
     make("results/t/a")
+
+
+def test_the_run_table_says_which_run_is_in_progress(project: Path) -> None:
+    for name in ("config.yaml", "workflow"):
+        (project / name).symlink_to(Path(__file__).parents[3] / name)
+    with record.job(STAGE, Path("results/smoke/grpo/grid-05")) as job:
+        (job.output / "steps.parquet").write_text("1")
+        lines = CliRunner().invoke(app, ["runs", "--scale", "smoke"]).output.splitlines()
+    assert [line.split()[0] for line in lines if line.endswith("  running")] == ["grid-05"]
+    assert sum(line.endswith("  not run") for line in lines) == len(lines) - 2
+    lines = CliRunner().invoke(app, ["runs", "--scale", "smoke"]).output.splitlines()
+    assert [line.split()[0] for line in lines if line.endswith("  finished")] == ["grid-05"]
 
 
 def test_a_folder_inside_a_result_is_checked_against_its_part_of_the_manifest(project: Path) -> None:
