@@ -18,9 +18,10 @@ import torch
 from torch import Tensor, nn
 
 from headroom.agent.episode import Ending, Group
+from headroom.config.models import Grpo
 from headroom.train.advantage import Floats, Scope
 from headroom.train.checkpoint import shard
-from headroom.train.dark_room import SPREADS, part_spreads
+from headroom.train.dark_room import FAILING, SPREADS, failing_groups, part_spreads
 from headroom.train.loss import TokenLoss
 from headroom.train.processes import ALONE, Processes
 from headroom.train.reward import Reward, scored
@@ -99,6 +100,17 @@ def rollout_row(
         "invalid_share": _mean([turn.outcome.invalid for turn in turns]),
         **{outcome_column(kind): outcomes[kind] / len(turns) if turns else None for kind in Outcome},
     }
+
+
+def signal_row(
+    groups: Sequence[Group], rewards: Sequence[Sequence[Reward]], advantages: list[list[Floats]], settings: Grpo
+) -> Row:
+    """The columns :data:`FAILING` of a run with a dense signal; none of a run without."""
+    if settings.signal.kind == "none":
+        return {}
+    failing = [not any(episode.success for episode in group.episodes if scored(episode)) for group in groups]
+    scope, scale, epsilon = settings.advantage_scope, settings.advantage_scale, settings.advantage_epsilon
+    return dict(failing_groups(rewards, advantages, failing, scope=scope, scale=scale, epsilon=epsilon))
 
 
 @dataclass
@@ -212,9 +224,10 @@ TIMES = ("seconds_world", "seconds_sync", "seconds_generate", "seconds_score", "
 
 
 def steps_table(rows: Sequence[Row]) -> pd.DataFrame:
-    """``steps.parquet`` of a run; every row has every column."""
-    table = pd.DataFrame({name: [row[name] for row in rows] for name in COLUMNS})
-    return table.astype(COLUMNS)
+    """``steps.parquet`` of a run; every row has every column; the lists of a run with a signal stand last."""
+    table = pd.DataFrame({name: [row[name] for row in rows] for name in COLUMNS}).astype(COLUMNS)
+    lists = [name for name in FAILING if rows and name in rows[0]]
+    return table.assign(**{name: [row[name] for row in rows] for name in lists})
 
 
 def timing_table(rows: Sequence[Row]) -> pd.DataFrame:
