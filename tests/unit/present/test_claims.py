@@ -299,6 +299,16 @@ def test_every_value_of_the_deviations_stands_in_a_settings_file(settings: Path)
     assert found["setting"].is_unique
 
 
+@pytest.mark.parametrize("scale", ["dark-room-smoke", "dark-room-tiny", "paper-qwen3-4b"])
+def test_a_setting_of_a_job_that_the_other_study_has_alone_is_said_to_be_absent(scale: str, tmp_path: Path) -> None:
+    for name, text in resolve({"scale": scale}, PROJECT).files.items():
+        write_text(tmp_path / name, text)
+    found = table(read_deviations(DEVIATIONS), tmp_path / f"results/{scale}/config").set_index("setting")["ours"]
+    assert found["training steps"] == found["pages a step"] == ABSENT
+    assert found["equivalence margin"] != ABSENT
+    assert len(found) == len(read_deviations(DEVIATIONS))
+
+
 def test_engineered_headroom_and_uneven_demonstrations_are_declared_task_by_task(settings: Path) -> None:
     found = table(read_deviations(DEVIATIONS), settings).set_index("read_from")["ours"]
     for key in ("hasty", "episodes_override"):
