@@ -123,7 +123,8 @@ def spread_costs(tables: Tables, *, baseline: str) -> Finding:
     table = tables["signs"]
     spread = table[table["arm"].isin(arms)].groupby("arm", sort=True)["signal_in_failing"].mean()
     reference = share(tables, baseline).value
-    lost = np.array([reference - share(tables, str(arm)).value for arm in spread.index])
+    lost = np.array([reference - share(tables, str(arm)).value for arm in spread.index], dtype=np.float64)
+    spread, lost = spread[np.isfinite(lost)], lost[np.isfinite(lost)]
     rule = Statistics(confidence=tables.confidence, bootstrap_draws=tables.draws, bootstrap_seed=tables.seed)
     found = correlation(spread.to_numpy(np.float64), lost, rule)
     if pd.isna(found["spearman"]):

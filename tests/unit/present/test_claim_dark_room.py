@@ -13,11 +13,14 @@ import pytest
 from scipy import stats
 from statsmodels.stats.proportion import confint_proportions_2indep, proportion_confint
 
+from headroom.config.judging import JUDGED_BY
+from headroom.config.resolve import resolve
+from headroom.files import write_csv, write_text
 from headroom.present import claim_dark_groups as groups
 from headroom.present import claim_dark_room as dark
 from headroom.present.claim_arms import difference, share
 from headroom.present.claim_tables import NOT_RUN, Tables
-from headroom.present.claims import NOT_TESTABLE, RULES, UNTESTED, read_claims, verdicts
+from headroom.present.claims import NOT_TESTABLE, RULES, UNTESTED, main, read_claims, verdicts
 from headroom.present.claims_page import readme, restructured
 
 PROJECT = Path(__file__).resolve().parents[3]
@@ -426,3 +429,26 @@ def test_the_reports_first_screen_speaks_of_its_own_study() -> None:
     assert text.count("\n- ") == 6
     assert "Of 16 claims" in text
     assert "supervised policy on tasks" not in text
+
+
+def test_the_stage_judges_the_study_whose_settings_it_is_given_and_asks_for_its_tables(tmp_path: Path) -> None:
+    for name, text in resolve({"scale": "dark-room-tiny"}, PROJECT).files.items():
+        write_text(tmp_path / name, text)
+    tables = whole()
+    paths = {name: tmp_path / f"{name}.csv" for name in JUDGED_BY["dark room"]}
+    for name, path in paths.items():
+        write_csv(path, tables[name])
+    output = tmp_path / "figures/dark-room-tiny/data/claims.csv"
+    given: dict[str, Path] = {
+        **{"claims": CLAIMS, "deviations": PROJECT / "workflow/data/deviations.yaml", "output": output},
+        **{"settings": tmp_path / "results/dark-room-tiny/config"},
+    }
+    main(**given, **paths)
+    found = pd.read_csv(output).set_index("id")
+    assert found.loc["dark-collapse", "verdict"] == YES
+    assert found.loc["dark-collapse", "files"].split() == [str(paths["arms"]), str(paths["runs"])]
+    assert "tiny scale" in (tmp_path / "figures/dark-room-tiny/claims.html").read_text(encoding="utf-8")
+    assert (tmp_path / "figures/dark-room-tiny/records/claims.data.run.json").is_file()
+    del paths["signs"]
+    with pytest.raises(SystemExit, match="the dark room, whose claims also need --signs"):
+        main(**given, **paths)
