@@ -22,6 +22,7 @@ from headroom.present.claim_arms import difference, share
 from headroom.present.claim_tables import NOT_RUN, Tables
 from headroom.present.claims import NOT_TESTABLE, RULES, UNTESTED, main, read_claims, verdicts
 from headroom.present.claims_page import readme, restructured
+from headroom.provenance.verify import figure_files
 
 PROJECT = Path(__file__).resolve().parents[3]
 CLAIMS = PROJECT / "workflow/data/claims.yaml"
@@ -421,6 +422,19 @@ def test_the_readme_shows_each_study_from_its_own_scale_and_mixes_none(tmp_path:
     for part, study_of in ((gate, "gate"), (dark_room, "dark room")):
         for claim in read_claims(CLAIMS):
             assert (claim.claim in part) == (claim.study == study_of), claim.id
+
+
+@pytest.mark.parametrize("scale", ["tiny", "dark-room-tiny"])
+def test_the_table_of_claims_is_a_result_that_verify_and_stale_look_for(scale: str) -> None:
+    assert f"figures/{scale}/data/claims.csv" in figure_files(PROJECT, scale)
+
+
+def test_arms_without_an_endpoint_are_left_out_of_the_criterion() -> None:
+    ends = {"baseline": [0.9]} | {f"arm {n}": [0.9 - 0.1 * n] for n in range(6)} | {"lost": [NEVER]}
+    rows = [{"run": f"{arm} 0", "arm": arm, "signal_in_failing": 0.01 * n} for n, arm in enumerate(ends)]
+    found = groups.spread_costs(study(ends, signs=pd.DataFrame(rows)), baseline="baseline")
+    assert found.n == "7 arms"
+    assert "lost" not in found.detail
 
 
 def test_the_reports_first_screen_speaks_of_its_own_study() -> None:
