@@ -64,6 +64,7 @@ Scale = Literal[
     "paper-qwen3-vl-8b",
     "dark-room-tiny",
     "hidden-rule-tiny",
+    "paper-hidden-rule-qwen3-4b",
     "paper-qwen3-1.7b",
     "paper-qwen3-4b",
     "paper-qwen3-8b",
