@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+import yaml
 
 from headroom.provenance import manifest
 
@@ -83,6 +84,26 @@ def test_the_figure_says_that_its_scenes_are_synthetic(finished: Path) -> None:
     for name in ("dark_room.pdf", "dark_room.png", "data/dark_room.csv"):
         assert (folder / name).stat().st_size > 0
     assert "ALFWorld engine, synthetic scenes" in " ".join((folder / "captions/dark_room.txt").read_text().split())
+
+
+def test_every_claim_has_its_row_with_a_reason_and_none_is_evidence(finished: Path) -> None:
+    folder = finished / "figures" / SCALE
+    table = pd.read_csv(folder / "data/claims.csv")
+    listed = yaml.safe_load((PROJECT / "workflow/data/claims.yaml").read_text(encoding="utf-8"))
+    assert table["id"].tolist() == [claim["id"] for claim in listed]
+    assert set(table["verdict"]) == {"not testable at this scale", "not run in this release"}
+    assert table["detail"].str.len().min() > 20
+    own = table[(table["study"] == "dark room") & (table["id"] != "dark-sizes")]
+    assert (own["detail"] == "Smoke numbers are evidence of nothing.").all()
+    assert "not evidence" in (folder / "claims.html").read_text(encoding="utf-8")
+    assert len(pd.read_csv(folder / "data/deviations.csv")) > 20
+
+
+def test_the_groups_that_fail_are_logged_for_runs_with_a_signal_alone(finished: Path) -> None:
+    groups = pd.read_csv(finished / "results" / SCALE / "dark_room/failing_groups.csv")
+    assert set(groups["run"]) <= {"arm-04", "arm-08"}
+    alone = pd.read_parquet(finished / f"results/{SCALE}/grpo/arm-01/steps.parquet")
+    assert not {"failing_spread", "failing_advantage"} & set(alone.columns)
 
 
 def test_every_result_is_what_its_manifest_says_and_rests_on_no_browser(finished: Path) -> None:

@@ -13,7 +13,7 @@ SMOKE = ["arm-01", "arm-04", "arm-08"]
 GRAFTED = {"dark-room-smoke": ["arm-04"], "paper": ["arm-04", "arm-05", "arm-13", "arm-14"]}
 ONCE = {
     "demonstrations", "sft sft", "select", "reading", "overlap", "probe", "contrast", "failures", "mechanism",
-    "dark_room", "figure_data dark_room", "figure dark_room",
+    "dark_room", "figure_data dark_room", "figure dark_room", "claims",
 }  # fmt: skip
 
 
@@ -36,14 +36,14 @@ def test_a_run_of_the_dark_room_declares_its_validation_and_one_of_the_gate_has_
 
 
 @pytest.mark.parametrize(
-    ("tier", "there"), [("evals", {"dark_room", "figure"}), ("tables", {"figure"}), ("checkpoints", {"evaluate"})]
+    ("tier", "there"), [("evals", {"dark_room", "claims"}), ("tables", {"figure"}), ("checkpoints", {"evaluate"})]
 )
 def test_the_dark_rooms_rules_belong_to_a_tier(study, tier: str, there: set[str]) -> None:
     done = study.snakemake("--list-rules", scale="dark-room-smoke", tier=tier)
     rules = set(re.findall(r"^(\w+)", done.stdout, re.MULTILINE))
     assert there <= rules
-    assert ("dark_room" in rules) == (tier != "tables")
-    assert not {"filmstrip", "claims"} & rules
+    assert ("dark_room" in rules) == ("claims" in rules) == (tier != "tables")
+    assert "filmstrip" not in rules
 
 
 def test_a_released_game_that_is_not_there_stops_the_first_job_in_one_line(study) -> None:
@@ -92,5 +92,5 @@ def test_an_edit_of_one_studys_table_makes_no_job_of_the_other_stale(both) -> No
     with both.edited("workflow/data/dark_room.tsv", "potential\t0.1", "potential\t0.2"):
         assert both.stale(scale="smoke") == set()
         found = both.stale(scale="dark-room-smoke")
-    assert {"grpo arm-04", "grpo arm-08", "dark_room", "contrast"} <= found
+    assert {"grpo arm-04", "grpo arm-08", "dark_room", "contrast", "claims"} <= found
     assert "grpo arm-01" not in found

@@ -1,22 +1,11 @@
 rule claims:
     """The verdict on every claim of the papers by the rule that was fixed beforehand, and what was ours to choose."""
     input:
+        unpack(lambda wildcards: {name: TABLES[name] for name in WORKFLOW.judged_by}),
         claims="workflow/data/claims.yaml",
         deviations="workflow/data/deviations.yaml",
         statistics=TABLES["statistics"],
         settings=list(WORKFLOW.resolved.files),
-        contrasts=TABLES["contrasts"],
-        init_contrasts=TABLES["init_contrasts"],
-        task_contrasts=TABLES["task_contrasts"],
-        replication=TABLES["replication"],
-        reading=TABLES["reading"],
-        rank=TABLES["rank"],
-        agreement=TABLES["agreement"],
-        drift=TABLES["drift"],
-        correlations=TABLES["correlations"],
-        grafts=TABLES["grafts"],
-        failures=TABLES["failures"],
-        runs=TABLES["runs"],
         sources=closure.sources("present.claims"),
         environment="envs/figures.yaml",
     output:
@@ -43,23 +32,7 @@ rule claims:
     params:
         settings=subpath(input.statistics, parent=True),
         tables=lambda wildcards, input: options(
-            {
-                name: input[name]
-                for name in (
-                    "contrasts",
-                    "init_contrasts",
-                    "task_contrasts",
-                    "replication",
-                    "reading",
-                    "rank",
-                    "agreement",
-                    "drift",
-                    "correlations",
-                    "grafts",
-                    "failures",
-                    "runs",
-                )
-            }
+            {name: input[name] for name in WORKFLOW.judged_by}
         ),
     shell:
         "HEADROOM_ASKED=claims:gpu={resources.gpu},disk_mb={resources.disk_mb}"

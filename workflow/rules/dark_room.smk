@@ -15,6 +15,8 @@ rule dark_room:
     output:
         arms="<results>/dark_room/dark_room.csv",
         validation="<results>/dark_room/validation.csv",
+        signs="<results>/dark_room/signs.csv",
+        failing_groups="<results>/dark_room/failing_groups.csv",
         manifest="<results>/dark_room/manifest.json",
         record="<results>/dark_room/run.json",
     log:

@@ -21,6 +21,8 @@ TABLES = {
     "filmstrip": "<results>/filmstrip/filmstrip.json",
     "arms": "<results>/dark_room/dark_room.csv",
     "validation": "<results>/dark_room/validation.csv",
+    "signs": "<results>/dark_room/signs.csv",
+    "failing_groups": "<results>/dark_room/failing_groups.csv",
     "steps": expand("<results>/grpo/{run}/steps.parquet", run=WORKFLOW.init_of),
 }
 

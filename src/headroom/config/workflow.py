@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+from headroom.config.judging import JUDGED_BY
 from headroom.config.models import AlfWorldSettings, Resources, model_files
 from headroom.config.resolve import SUPERVISED, ConfigError, Resolved, resolve, write
 from headroom.config.worlds import LISTING
@@ -84,10 +85,14 @@ class Workflow:
 
     @property
     def judges(self) -> bool:
-        """Whether the tables that claims are judged by are made, or released; the claims are judged on the gate."""
-        if self.study != "gate":
-            return False
-        return self.makes("evals") or f"results/{self.scale}/contrast/contrasts.csv" in self.released.files
+        """Whether the tables that the study's claims are judged by are made, or released."""
+        first = "contrast/contrasts.csv" if self.study == "gate" else "dark_room/failing_groups.csv"
+        return self.makes("evals") or f"results/{self.scale}/{first}" in self.released.files
+
+    @property
+    def judged_by(self) -> tuple[str, ...]:
+        """The tables that the study's claims are judged by, as ``workflow/rules/figures.smk`` names them."""
+        return JUDGED_BY[self.study]
 
     @cached_property
     def model_files(self) -> list[str]:

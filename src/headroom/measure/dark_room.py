@@ -1,4 +1,4 @@
-"""The dark room in two tables: every arm's endpoint from its validation, and its course.
+"""The dark room in four tables: every arm's endpoint from its validation, its course, and what its failing groups paid.
 
 ``dark_room.csv`` has a row a run and, below them, a row an arm (``row``: run | arm). The *endpoint* is the mean success
 of a run's last validations (``last`` of them, as in arXiv 2607.21273); a policy that has no finite probabilities any
@@ -12,7 +12,8 @@ the first of them the share of episodes that ran to the turn limit (``horizon_sh
 ``warning_step``: finished training steps when :func:`headroom.train.dark_room.early_warning` first held (entropy
 fallen, predictions right, episodes at the turn limit, all at once). Empty: it never did, or the run predicts nothing.
 
-``validation.csv`` has a row a run and validation: the numbers above as they went.
+``validation.csv`` has a row a run and validation: the numbers above as they went. ``signs.csv`` (a row a run) and
+``failing_groups.csv`` (a row an all-fail group of a run with a signal) are :mod:`headroom.measure.failing_groups`'s.
 """
 
 from __future__ import annotations
@@ -26,11 +27,12 @@ from typing import Annotated, Any
 import numpy as np
 import pandas as pd
 import typer
-from scipy import stats
 
 from headroom.config.jobs import DarkRoomArm, DarkRoomJob, load_job
 from headroom.files import write_csv
+from headroom.measure.failing_groups import GROUPS, group_rows, signs
 from headroom.measure.intervals import Interval, seed_interval
+from headroom.measure.shares import wilson
 from headroom.train.dark_room import early_warning
 
 SAID = ["prediction_score", "anchor_score", "confidence"]
@@ -39,17 +41,6 @@ CURVE = ["step", "episodes", "excluded", "success", *SAID, "turns", "invalid_sha
 MEANS = ["success", *SAID, "turns", "invalid_share", "horizon_share"]
 SIGNS = ["entropy", "prediction_score", "horizon_share"]
 """Columns of ``steps.parquet`` that the warning looks at."""
-
-
-def wilson(share: float, episodes: float, confidence: float) -> Interval:
-    """Wilson's score interval of a share of so many episodes; NaN without one."""
-    if not episodes > 0 or math.isnan(share):
-        return Interval(math.nan, math.nan, "none")
-    z = float(stats.norm.ppf((1 + confidence) / 2))
-    scale = 1 + z**2 / episodes
-    centre = (share + z**2 / (2 * episodes)) / scale
-    half = z * math.sqrt(share * (1 - share) / episodes + z**2 / (4 * episodes**2)) / scale
-    return Interval(max(0.0, min(centre - half, share)), min(1.0, max(centre + half, share)), "wilson")
 
 
 def curve(steps: pd.DataFrame, validation: pd.DataFrame) -> pd.DataFrame:
@@ -161,7 +152,7 @@ def main(
     config: Annotated[Path, typer.Option(help="Resolved DarkRoomJob.")],
     output: Annotated[Path, typer.Option(help="Result directory.")],
 ) -> None:
-    """Write dark_room.csv and validation.csv."""
+    """Write dark_room.csv, validation.csv, signs.csv and failing_groups.csv."""
     from headroom.provenance import record
 
     settings = load_job(config, DarkRoomJob)
@@ -170,11 +161,18 @@ def main(
         if missing := sorted(settings.arms.keys() - folders.keys()):
             raise SystemExit(f"no directory of {', '.join(missing)} among the runs; name it, too")
         courses, warnings = {}, {}
-        for run in settings.arms:
+        signed, groups = [], []
+        for run, what in settings.arms.items():
             courses[run], warnings[run] = read_run(folders[run])
+            steps = pd.read_parquet(folders[run] / "steps.parquet")
+            key: dict[str, Any] = {"run": run, "arm": what.arm, "seed": what.seed}
+            signed.append(key | signs(steps))
+            groups.append(group_rows(steps).assign(**key))
         table, curves = tabulate(settings.arms, courses, warnings, settings.statistics.confidence)
         write_csv(job.output / "dark_room.csv", table)
         write_csv(job.output / "validation.csv", curves)
+        write_csv(job.output / "signs.csv", pd.DataFrame(signed))
+        write_csv(job.output / "failing_groups.csv", pd.concat(groups)[["run", "arm", "seed", *GROUPS]])
         of_arms = table[table["row"] == "arm"]
         job.notes.update(
             {

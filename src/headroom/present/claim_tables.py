@@ -6,11 +6,12 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import pandas as pd
 
-Verdict = Literal["reproduced", "not reproduced", "inconclusive"]
+NOT_RUN: Final = "not run in this release"
+Verdict = Literal["reproduced", "not reproduced", "inconclusive", "not run in this release"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,7 @@ def decide(*, yes: bool, no: bool) -> Verdict:
 class Tables:
     """The tables of one study; each is read when a rule asks for it, and ``used`` remembers which were.
 
-    ``margin`` and ``confidence`` are the study's; ``regimes`` maps a regime to its runs.
+    ``margin`` and ``confidence`` are those of ``study``; ``regimes`` maps a regime to its runs.
     """
 
     paths: Mapping[str, Path]
@@ -53,6 +54,7 @@ class Tables:
     draws: int = 2000
     confidence: float = 0.95
     seed: int = 7
+    study: Literal["gate", "dark room"] = "gate"
     used: set[str] = field(default_factory=set)
     _read: dict[str, pd.DataFrame] = field(default_factory=dict)
 

@@ -1,8 +1,9 @@
 """The verdict on every claim of the papers, computed by a rule that was fixed before the run.
 
-``workflow/data/claims.yaml`` names, for each claim, a rule of :mod:`claim_success`, :mod:`claim_inside` or
-:mod:`claim_joint` and its arguments. Verdicts: *reproduced*, *not reproduced*, *inconclusive*; *not testable at this
-scale* where the claim is about something that the scale does not have; *not run in this release*.
+``workflow/data/claims.yaml`` names, for each claim, a rule of :mod:`claim_success`, :mod:`claim_inside`,
+:mod:`claim_joint`, :mod:`claim_dark_room` or :mod:`claim_dark_groups` and its arguments. Verdicts: *reproduced*, *not
+reproduced*, *inconclusive*; *not testable at this scale* where the claim is about something that the scale does not
+have, such as the other study; *not run in this release* where it is about a run that nothing makes.
 """
 
 from __future__ import annotations
@@ -18,19 +19,21 @@ import yaml
 from pydantic import Field, TypeAdapter, ValidationError
 
 from headroom.config.jobs import ContrastJob, FailuresJob, load_job
+from headroom.config.judging import JUDGED_BY
 from headroom.config.models import Strict
 from headroom.files import write_csv, write_text
+from headroom.present import claim_dark_groups as groups
+from headroom.present import claim_dark_room as dark
 from headroom.present import claim_inside as inside
 from headroom.present import claim_joint as joint
 from headroom.present import claim_success as success
-from headroom.present.claim_tables import Finding, Tables
+from headroom.present.claim_tables import NOT_RUN, Finding, Tables
 from headroom.present.claims_page import page, restructured
 from headroom.present.deviations import read_deviations
 from headroom.present.deviations import table as deviation_table
 from headroom.present.style import scale_of
 
 NOT_TESTABLE = "not testable at this scale"
-NOT_RUN = "not run in this release"
 VERDICTS = ("reproduced", "not reproduced", "inconclusive", NOT_TESTABLE, NOT_RUN)
 SMOKE = "Smoke numbers are evidence of nothing."
 UNTESTED = {"not_run": NOT_RUN, "not_testable": NOT_TESTABLE}
@@ -48,8 +51,24 @@ RULES: dict[str, Callable[..., Finding]] = {
         *(inside.repairs, inside.repairs_partly, inside.not_repaired, inside.inert, inside.moved_most),
         *(inside.moved_less, inside.rank_tracks, inside.rank_apart, inside.rank_falls_late, inside.rank_rises),
         *(inside.agreement_order, inside.mostly_invalid, joint.movement_unrelated, joint.dissociation),
+        *(dark.arm_collapses, dark.restored, dark.arm_equal, dark.stays_collapsed, dark.lies_between),
+        *(dark.no_arm_harms, dark.arm_raises, dark.pinned, dark.noise_tells, dark.warned_in_time),
+        *(groups.coefficient_cancels, groups.advantage_vanishes, groups.spread_costs),
     )
 }
+
+Scale = Literal[
+    "tiny",
+    "small",
+    "paper",
+    "paper-qwen3-vl-8b",
+    "dark-room-tiny",
+    "hidden-rule-tiny",
+    "paper-hidden-rule-qwen3-4b",
+    "paper-qwen3-1.7b",
+    "paper-qwen3-4b",
+    "paper-qwen3-8b",
+]
 
 
 class Claim(Strict):
@@ -63,7 +82,7 @@ class Claim(Strict):
     statistic: str
     arguments: dict[str, Any] = Field(default_factory=dict)
     rule: str
-    scales: tuple[Literal["tiny", "small", "paper"], ...]
+    scales: tuple[Scale, ...]
     elsewhere: str = ""
 
 
@@ -92,11 +111,17 @@ def judge(claim: Claim, tables: Tables, scale: str) -> dict[str, Any]:
     row |= {"scale": scale, "effect": math.nan, "ci_low": math.nan, "ci_high": math.nan, "unit": "", "n": ""}
     if claim.statistic in UNTESTED:
         return row | {"verdict": UNTESTED[claim.statistic], "detail": claim.arguments.get("reason", ""), "files": ""}
+    if claim.study != tables.study:
+        where = f"judged at the scales {', '.join(claim.scales)}" if claim.scales else claim.elsewhere
+        reason = f"It is about the other study, the {claim.study}: {where}."
+        return row | {"verdict": NOT_TESTABLE, "detail": reason.replace("..", "."), "files": ""}
     tables.used.clear()
     found = RULES[claim.statistic](tables, **claim.arguments)
     if scale not in claim.scales:
-        reason = SMOKE if scale == "smoke" else claim.elsewhere
+        reason = SMOKE if scale.endswith("smoke") else claim.elsewhere
         return row | {"verdict": NOT_TESTABLE, "detail": reason, "files": ""}
+    if found.verdict == NOT_RUN:
+        return row | {"verdict": NOT_RUN, "detail": found.detail, "files": ""}
     return row | {
         "verdict": found.verdict,
         "effect": found.effect,
@@ -114,36 +139,49 @@ def verdicts(claims: Sequence[Claim], tables: Tables, scale: str) -> pd.DataFram
     return pd.DataFrame([judge(claim, tables, scale) for claim in claims], columns=COLUMNS)
 
 
-Table = Annotated[Path, typer.Option(help="A table of the measuring stages.")]
+Table = Annotated[Path | None, typer.Option(help="A table of the measuring stages.")]
 
 
 def main(
     claims: Annotated[Path, typer.Option(help="claims.yaml")],
     deviations: Annotated[Path, typer.Option(help="deviations.yaml")],
     settings: Annotated[Path, typer.Option(help="Folder of the resolved settings, results/SCALE/config.")],
-    contrasts: Table,
-    init_contrasts: Table,
-    task_contrasts: Table,
-    replication: Table,
-    reading: Table,
-    rank: Table,
-    agreement: Table,
-    drift: Table,
-    correlations: Table,
-    grafts: Table,
-    failures: Table,
     runs: Annotated[Path, typer.Option(help="The run table.")],
     output: Annotated[Path, typer.Option(help="figures/SCALE/data/claims.csv")],
+    contrasts: Table = None,
+    init_contrasts: Table = None,
+    task_contrasts: Table = None,
+    replication: Table = None,
+    reading: Table = None,
+    rank: Table = None,
+    agreement: Table = None,
+    drift: Table = None,
+    correlations: Table = None,
+    grafts: Table = None,
+    failures: Table = None,
+    arms: Table = None,
+    validation: Table = None,
+    signs: Table = None,
+    failing_groups: Table = None,
 ) -> None:
-    """Write claims.csv, deviations.csv beside it, and above them claims.html and captions/claims.rst."""
+    """Write claims.csv, deviations.csv beside it, and above them claims.html and captions/claims.rst.
+
+    The study is the dark room where the settings have its job, else the gate; each needs its own tables.
+    """
     from headroom.provenance import record
 
-    paths = {
+    given = {
         **{"contrasts": contrasts, "init_contrasts": init_contrasts, "task_contrasts": task_contrasts},
         **{"replication": replication, "reading": reading},
         **{"rank": rank, "agreement": agreement, "drift": drift, "correlations": correlations, "grafts": grafts},
         **{"failures": failures, "runs": runs},
+        **{"arms": arms, "validation": validation, "signs": signs, "failing_groups": failing_groups},
     }
+    study: Literal["gate", "dark room"] = "dark room" if (settings / "dark_room.json").is_file() else "gate"
+    paths = {name: path for name in JUDGED_BY[study] if (path := given[name]) is not None}
+    if lacking := [name for name in JUDGED_BY[study] if name not in paths]:
+        said = ", ".join(f"--{name.replace('_', '-')}" for name in lacking)
+        raise SystemExit(f"{settings}: settings of the {study}, whose claims also need {said}")
     folder = output.parent.parent
     html, rst, table = folder / "claims.html", folder / "captions" / "claims.rst", output.parent / "deviations.csv"
     settings_files = sorted(settings.rglob("*.json"))
@@ -156,16 +194,15 @@ def main(
     with record.job(stage="present.claims", output=output, inputs=inputs, extra_outputs=[html, rst, table]) as job:
         rule = load_job(settings / "contrast.json", ContrastJob).statistics
         regimes = load_job(settings / "failures.json", FailuresJob).regimes
-        tables = Tables(
-            paths, rule.equivalence_margin, regimes, rule.bootstrap_draws, rule.confidence, rule.bootstrap_seed
-        )
+        numbers = (rule.bootstrap_draws, rule.confidence, rule.bootstrap_seed)
+        tables = Tables(paths, rule.equivalence_margin, regimes, *numbers, study=study)
         scale = scale_of(output.absolute())
         found = verdicts(read_claims(claims), tables, scale)
         chosen = deviation_table(read_deviations(deviations), settings)
         write_csv(output, found)
         write_csv(table, chosen)
         write_text(html, page(found, chosen, scale))
-        write_text(rst, restructured(found, scale))
+        write_text(rst, restructured(found, scale, study))
         job.notes["verdicts"] = {name: int((found["verdict"] == name).sum()) for name in VERDICTS}
         job.ending = "finished"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -61,22 +62,33 @@ def plain(claims: pd.DataFrame) -> str:
     return "\n".join([*lines, "", summary(claims)])
 
 
-HEADLINES = ("gate-null", "gate-harm", "headroom-gain", "headroom-only", "degrade-localised", "embedding-inert")
-"""The claims on the report's first screen: those of the abstract that the other figures explain."""
+HEADLINES = {
+    "gate": ("gate-null", "gate-harm", "headroom-gain", "headroom-only", "degrade-localised", "embedding-inert"),
+    "dark room": (
+        *("dark-collapse", "dark-normaliser", "dark-noise", "dark-anneal", "dark-auxiliary", "dark-placebo"),
+    ),
+}
+"""Study -> the claims on the report's first screen: those of the abstract that the other figures explain."""
+COUNTED = {
+    "gate": "where training seeds are repeated they count seeds and tasks, elsewhere tasks for one trained policy",
+    "dark room": "where training seeds are repeated they are over seeds, elsewhere for the episodes of one validation",
+}
+"""Study -> what its intervals are over."""
 
 
-def restructured(claims: pd.DataFrame, scale: str) -> str:
+def restructured(claims: pd.DataFrame, scale: str, study: str = "gate") -> str:
     """What came out and how sure it is, for the report's first screen."""
-    lines = [f"**What came out.** {summary(claims)} The headlines:", ""]
-    for row in records(claims[claims["id"].isin(HEADLINES)]):
+    own = claims[claims["study"] == study]
+    lines = [f"**What came out.** {summary(own)} The headlines:", ""]
+    for row in records(own[own["id"].isin(HEADLINES[study])]):
         numbers = ", ".join(part for part in (estimate(row), _text(row.n)) if part) or _short(row.detail)
         lines.append(f"- **{MARKS.get(row.verdict, '–')} {row.verdict}**: {row.claim} {numbers}".rstrip())
     label = SCALE_LABELS.get(scale, "")
     lines += [
         "",
         f"**How sure.** {label[:1].upper()}{label[1:]}. Each verdict follows a rule that was fixed before "
-        "the run. Brackets are 95% intervals; where training seeds are repeated they count seeds and tasks, elsewhere "
-        "tasks for one trained policy. A null counts only where a gain of the declared margin is excluded.",
+        f"the run. Brackets are 95% intervals; {COUNTED[study]}. A null counts only where a gain of the declared "
+        "margin is excluded.",
         "",
     ]
     return "\n".join(lines)
@@ -118,16 +130,38 @@ def between(text: str, name: str, content: str) -> str:
     return f"{head}{begin}\n{content}\n{end}{tail}"
 
 
-def readme(text: str, folder: Path) -> str:
-    """The README with its tables rewritten from ``figures/SCALE/data`` (its claims.csv and deviations.csv).
+SHOWN = {"tiny": "gate", "dark-room-tiny": "dark room", "hidden-rule-tiny": "dark room"}
+"""Scale whose verdicts the README shows, where they stand in the checkout -> its study."""
+
+
+def verdict_tables(tables: Mapping[str, pd.DataFrame]) -> str:
+    """The README's tables of verdicts, one a scale, each with the claims of that scale's study; those of a study that
+    has no table here stand with the others, which say why, so that nobody takes silence for success."""
+    parts = []
+    studies = {SHOWN[scale] for scale in tables}
+    for scale, claims in tables.items():
+        own = claims[(claims["study"] == SHOWN[scale]) | ~claims["study"].isin(studies)]
+        label = SCALE_LABELS.get(scale, "")
+        parts.append(f"**The {SHOWN[scale]}, scale `{scale}`**{f' ({label})' if label else ''}. {markdown(own)}")
+    return "\n\n".join(parts)
+
+
+def readme(text: str, figures: Path) -> str:
+    """The README with its tables rewritten from ``figures/SCALE/data`` of the scales in :data:`SHOWN` that are there:
+    the verdicts of each, and the first one's deviations.
 
     Raises:
         ValueError: the markers are missing.
-        OSError: a table is missing.
+        OSError: no table is there, or the first scale has no deviations.
     """
-    claims = pd.read_csv(folder / "claims.csv")
-    text = between(text, CLAIMS, markdown(claims))
-    return between(text, DEVIATIONS, deviations_markdown(pd.read_csv(folder / "deviations.csv")))
+    places = {scale: figures / scale / "data" for scale in SHOWN}
+    there = {scale: folder for scale, folder in places.items() if (folder / "claims.csv").is_file()}
+    if not there:
+        raise FileNotFoundError(f"no claims.csv of {', '.join(SHOWN)}")
+    tables = {scale: pd.read_csv(folder / "claims.csv") for scale, folder in there.items()}
+    text = between(text, CLAIMS, verdict_tables(tables))
+    chosen = pd.read_csv(next(iter(there.values())) / "deviations.csv")
+    return between(text, DEVIATIONS, deviations_markdown(chosen))
 
 
 STYLE = """

@@ -59,7 +59,8 @@ def look_up(folder: Path, place: str) -> Any:
         SystemExit: the file has no such key.
     """
     if "*" in place:
-        return math.prod(look_up(folder, part.strip()) for part in place.split("*"))
+        factors = [look_up(folder, part.strip()) for part in place.split("*")]
+        return ABSENT if ABSENT in factors else math.prod(factors)
     name, _, key = place.partition("#")
     path = folder / f"{name}.json"
     if not path.is_file():
@@ -100,6 +101,7 @@ def table(rows: Sequence[Deviation], folder: Path) -> pd.DataFrame:
     found = []
     for row in rows:
         values = {name: said(look_up(folder, place)) for name, place in row.values.items()}
-        ours = row.ours.format(**values)
+        alone = bool(values) and set(values.values()) == {ABSENT}
+        ours = ABSENT if alone else row.ours.format(**values)
         found.append((row.setting, row.paper, ours, row.reason, "; ".join(row.values.values())))
     return pd.DataFrame(found, columns=COLUMNS)

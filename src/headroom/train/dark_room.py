@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from headroom.train.advantage import Floats, Scope
+from headroom.train.advantage import Floats, Scale, Scope, advantages
 from headroom.train.reward import Reward
 
 PARTS = ("success", "penalty", "prediction")
@@ -60,6 +60,37 @@ SPREADS = (
     "spread_failing",
 )
 """Columns of :func:`part_spreads`."""
+
+
+def failing_groups(
+    rewards: Sequence[Sequence[Reward]],
+    estimates: Sequence[Sequence[Floats]],
+    failing: Sequence[bool],
+    *,
+    scope: Scope,
+    scale: Scale,
+    epsilon: float,
+) -> dict[str, list[float]]:
+    """The columns :data:`FAILING`, a number an all-fail group: the deviation of the signal's part of its samples (as in
+    :func:`part_spreads`), and the mean size of its advantages: ``estimates``, those of the signal alone (penalties
+    taken out), and those of the signal alone at twice its weight."""
+    alone = [[reward.dense for reward in group] for group in rewards]
+    twice = [[Reward(0.0, r.penalty, 2.0 * r.prediction) for r in group] for group in alone]
+    sizes = [
+        [
+            float(np.abs(np.concatenate(group)).mean())
+            for group, fails in zip(part, failing, strict=True)
+            if fails and group
+        ]
+        for part in (estimates, *(advantages(p, scope=scope, scale=scale, epsilon=epsilon) for p in (alone, twice)))
+    ]
+    kept = [group for group, fails in zip(rewards, failing, strict=True) if fails and group]
+    spreads = [float(_samples(group, "prediction", scope).std()) for group in kept]
+    return dict(zip(FAILING, (spreads, *sizes), strict=True))
+
+
+FAILING = ("failing_spread", "failing_advantage", "failing_signal_advantage", "failing_signal_advantage_doubled")
+"""Columns of :func:`failing_groups`: lists, in the steps of a run that has a dense signal alone."""
 
 
 def early_warning(rows: Sequence[dict[str, Any]]) -> bool:

@@ -18,10 +18,11 @@ import torch
 from torch import Tensor, nn
 
 from headroom.agent.episode import Ending, Group, Turn
+from headroom.config.models import Grpo
 from headroom.train.advantage import Floats, Scope
 from headroom.train.auxiliary import COLUMNS as AUXILIARY
 from headroom.train.checkpoint import shard
-from headroom.train.dark_room import SPREADS, part_spreads
+from headroom.train.dark_room import FAILING, SPREADS, failing_groups, part_spreads
 from headroom.train.loss import TokenLoss
 from headroom.train.processes import ALONE, Processes
 from headroom.train.reward import Reward, scored
@@ -110,6 +111,17 @@ def rollout_row(
         "invalid_share": _mean([turn.outcome.invalid for turn in turns]),
         **{outcome_column(kind): outcomes[kind] / len(turns) if turns else None for kind in Outcome},
     }
+
+
+def signal_row(
+    groups: Sequence[Group], rewards: Sequence[Sequence[Reward]], advantages: list[list[Floats]], settings: Grpo
+) -> Row:
+    """The columns :data:`FAILING` of a run with a dense signal; none of a run without."""
+    if settings.signal.kind == "none":
+        return {}
+    failing = [not any(episode.success for episode in group.episodes if scored(episode)) for group in groups]
+    scope, scale, epsilon = settings.advantage_scope, settings.advantage_scale, settings.advantage_epsilon
+    return dict(failing_groups(rewards, advantages, failing, scope=scope, scale=scale, epsilon=epsilon))
 
 
 @dataclass
@@ -230,10 +242,12 @@ TIMES = ("seconds_world", "seconds_sync", "seconds_generate", "seconds_score", "
 
 def steps_table(rows: Sequence[Row]) -> pd.DataFrame:
     """``steps.parquet`` of a run; every row has every column. A run with an auxiliary loss has its columns too; those
-    of :data:`ASKED` that no step measured are left out."""
+    of :data:`ASKED` that no step measured are left out; the lists of a run with a signal stand last."""
     asked = {name: "float64" for name in ASKED if any(row.get(name) is not None for row in rows)}
     columns = COLUMNS | asked | (AUXILIARY if rows and AUXILIARY.keys() <= rows[0].keys() else {})
-    return pd.DataFrame({name: [row[name] for row in rows] for name in columns}).astype(columns)
+    table = pd.DataFrame({name: [row[name] for row in rows] for name in columns}).astype(columns)
+    lists = [name for name in FAILING if rows and name in rows[0]]
+    return table.assign(**{name: [row[name] for row in rows] for name in lists})
 
 
 def timing_table(rows: Sequence[Row]) -> pd.DataFrame:

@@ -45,7 +45,16 @@ from headroom.train import adapter as adapters
 from headroom.train.advantage import advantages
 from headroom.train.auxiliary import targets, words_to_draw
 from headroom.train.dark_room import early_warning
-from headroom.train.diagnostics import Row, rollout_row, snapshot, step_line, steps_table, timing_table, weight_change
+from headroom.train.diagnostics import (
+    Row,
+    rollout_row,
+    signal_row,
+    snapshot,
+    step_line,
+    steps_table,
+    timing_table,
+    weight_change,
+)  # fmt: skip
 from headroom.train.groups import form_groups, group_starts, step_pages, task_set
 from headroom.train.optimiser import adamw
 from headroom.train.processes import ALONE, Processes
@@ -162,6 +171,7 @@ def train(
         aims = targets(played, policy.codec, settings.auxiliary, seed=settings.seed, step=done)
         updated, seconds = update(trainee, reference, turns, advantage, settings, aims)
         rolled = rollout_row(groups, rewards, estimates, settings.advantage_scope)
+        rolled |= signal_row(groups, rewards, estimates, settings)
         row = {"step": done, "learning_rate": rate, **rolled, **updated, "canary_gap": gap}
         row["weight_change"] = weight_change(trainee, initial, processes)
         run.rows.append(row | {"early_warning": early_warning([*run.rows, row])})

@@ -8,12 +8,15 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from statsmodels.stats.proportion import proportion_confint
+from statsmodels.stats.proportion import confint_proportions_2indep, proportion_confint
 
 from headroom.config.jobs import DarkRoomArm, DarkRoomJob, dump_job
 from headroom.config.models import Statistics
 from headroom.files import write_parquet, write_text
 from headroom.measure import dark_room
+from headroom.measure.failing_groups import GROUPS, group_rows, signs
+from headroom.measure.shares import newcombe, wilson
+from headroom.train.dark_room import FAILING
 
 
 def steps(count: int = 20, *, collapsing: bool = False) -> pd.DataFrame:
@@ -25,6 +28,8 @@ def steps(count: int = 20, *, collapsing: bool = False) -> pd.DataFrame:
             "entropy": np.where(fall, 0.1, 1.0),
             "prediction_score": np.where(fall, 0.95, 0.4),
             "horizon_share": np.where(fall, 1.0, 0.3),
+            "spread_failing_prediction": 0.04,
+            "all_fail_groups": 0.5,
         }
     )
 
@@ -47,13 +52,49 @@ def validation(successes: list[float | None], every: int = 5, episodes: int = 32
 
 @pytest.mark.parametrize(("hits", "episodes"), [(0, 32), (16, 32), (32, 32), (1, 7)])
 def test_the_interval_of_a_run_is_statsmodels_wilson(hits: int, episodes: int) -> None:
-    found = dark_room.wilson(hits / episodes, episodes, 0.95)
+    found = wilson(hits / episodes, episodes, 0.95)
     assert (found.low, found.high) == pytest.approx(proportion_confint(hits, episodes, method="wilson"), abs=1e-12)
     assert found.low <= hits / episodes <= found.high
 
 
 def test_no_episode_has_no_interval() -> None:
-    assert math.isnan(dark_room.wilson(math.nan, 0, 0.95).low)
+    assert math.isnan(wilson(math.nan, 0, 0.95).low)
+    assert math.isnan(newcombe(0.5, 32, math.nan, 0, 0.95).low)
+
+
+@pytest.mark.parametrize("counts", [(0, 32, 16, 32), (32, 32, 0, 32), (3, 40, 9, 24), (0, 32, 0, 32)])
+def test_the_interval_of_two_runs_is_statsmodels_newcombe(counts: tuple[int, int, int, int]) -> None:
+    one, first, two, second = counts
+    found = newcombe(one / first, first, two / second, second, 0.95)
+    expected = confint_proportions_2indep(one, first, two, second, method="newcomb", compare="diff")
+    assert (found.low, found.high) == pytest.approx(expected, abs=1e-12)
+
+
+def test_the_entropy_alone_warns_when_its_window_has_fallen_whatever_the_other_signs() -> None:
+    whole = steps(40, collapsing=True)
+    first = signs(whole)["entropy_step"]
+    assert 21 <= first <= dark_room.warned(whole)
+    assert signs(whole.assign(prediction_score=0.0, horizon_share=0.0))["entropy_step"] == first
+    assert math.isnan(signs(steps(40))["entropy_step"])
+    assert math.isnan(signs(steps(9, collapsing=True))["entropy_step"]), "there are not two windows"
+
+
+def test_the_signals_spread_counts_as_much_as_there_are_failing_groups() -> None:
+    table = steps(4).assign(all_fail_groups=[1.0, 0.5, 0.0, 0.0], spread_failing_prediction=[0.1, 0.1, None, None])
+    assert signs(table)["signal_in_failing"] == pytest.approx((0.1 + 0.05) / 4)
+
+
+def test_each_failing_group_has_its_row_and_a_run_without_a_signal_none(tmp_path: Path) -> None:
+    lists = [[0.1, 0.2], [], [0.3]]
+    table = steps(3).assign(**{name: [[10 * k + v for v in row] for row in lists] for k, name in enumerate(FAILING)})
+    write_parquet(tmp_path / "steps.parquet", table)
+    found = group_rows(pd.read_parquet(tmp_path / "steps.parquet"))
+    assert list(found.columns) == GROUPS
+    assert found["step"].tolist() == [0, 0, 2]
+    assert found["spread"].tolist() == [0.1, 0.2, 0.3]
+    assert found["signal_advantage_doubled"].tolist() == pytest.approx([30.1, 30.2, 30.3])
+    assert group_rows(steps(3)).empty
+    assert group_rows(steps(2).assign(**{name: [[], []] for name in FAILING})).empty
 
 
 def test_the_endpoint_is_the_mean_of_the_last_validations_with_the_interval_of_one_of_them() -> None:
@@ -121,17 +162,21 @@ def test_an_arm_with_seeds_has_an_interval_over_them_and_one_without_that_of_its
     assert len(curves) == 12
 
 
-def test_the_stage_writes_both_tables_and_refuses_a_run_that_is_not_named(tmp_path: Path) -> None:
+def test_the_stage_writes_its_tables_and_refuses_a_run_that_is_not_named(tmp_path: Path) -> None:
     results = tmp_path / "results" / "dark-room-smoke"
     folders = [results / "grpo" / run for run in ARMS]
     for folder in folders:
-        write_parquet(folder / "steps.parquet", steps())
+        own = steps() if folder.name != "arm-04" else steps().assign(**{name: [[0.5]] * 20 for name in FAILING})
+        write_parquet(folder / "steps.parquet", own)
         write_parquet(folder / "validation.parquet", validation([0.5, 0.25]))
     config = results / "config" / "dark_room.json"
     write_text(config, dump_job(DarkRoomJob(arms=ARMS, statistics=Statistics())))
     dark_room.main(folders, config, results / "dark_room")
     assert len(pd.read_csv(results / "dark_room" / "dark_room.csv")) == 6
     assert len(pd.read_csv(results / "dark_room" / "validation.csv")) == 8
+    assert pd.read_csv(results / "dark_room" / "signs.csv")["run"].tolist() == list(ARMS)
+    groups = pd.read_csv(results / "dark_room" / "failing_groups.csv")
+    assert (groups["run"].unique().tolist(), len(groups)) == (["arm-04"], 20)
     with pytest.raises(SystemExit, match="no directory of arm-04"):
         dark_room.main(folders[:3], config, results / "dark_room")
     (folders[0] / "validation.parquet").unlink()

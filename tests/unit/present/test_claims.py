@@ -20,6 +20,7 @@ from headroom.present.claims import NOT_RUN, NOT_TESTABLE, RULES, UNTESTED, main
 from headroom.present.claims_page import (
     HEADLINES,
     MARKS,
+    SHOWN,
     between,
     deviations_markdown,
     markdown,
@@ -77,7 +78,8 @@ def test_every_claim_names_a_rule_that_exists_and_takes_its_arguments() -> None:
     claims = read_claims(CLAIMS)
     assert {claim.statistic for claim in claims} - set(UNTESTED) == set(RULES)
     assert all(len(claim.rule) > 20 and claim.source.startswith("arXiv") for claim in claims)
-    assert all(claim.elsewhere for claim in claims if claim.statistic in RULES and "tiny" not in claim.scales)
+    own = {"gate": "tiny", "dark room": "dark-room-tiny"}
+    assert all(claim.elsewhere for claim in claims if claim.statistic in RULES and own[claim.study] not in claim.scales)
     assert all(claim.arguments["reason"] for claim in claims if claim.statistic in UNTESTED)
     assert {claim.study for claim in claims} == {"gate", "dark room"}
 
@@ -91,7 +93,7 @@ def test_a_study_of_the_papers_shape_reproduces_the_headline_claims(study: dict[
     )
     assert found["gate-pages"] == "inconclusive", "four pages a task are not twenty-five"
     assert found["gate-8b"] == found["rank-scale"] == NOT_TESTABLE
-    assert (found[[name for name in found.index if name.startswith("dark-")]] == NOT_RUN).all()
+    assert (found[[name for name in found.index if name.startswith("dark-")]] == NOT_TESTABLE).all()
 
 
 @pytest.mark.parametrize("thin", ["sparse", "empty"])
@@ -297,6 +299,16 @@ def test_every_value_of_the_deviations_stands_in_a_settings_file(settings: Path)
     assert found["setting"].is_unique
 
 
+@pytest.mark.parametrize("scale", ["dark-room-smoke", "dark-room-tiny", "paper-qwen3-4b"])
+def test_a_setting_of_a_job_that_the_other_study_has_alone_is_said_to_be_absent(scale: str, tmp_path: Path) -> None:
+    for name, text in resolve({"scale": scale}, PROJECT).files.items():
+        write_text(tmp_path / name, text)
+    found = table(read_deviations(DEVIATIONS), tmp_path / f"results/{scale}/config").set_index("setting")["ours"]
+    assert found["training steps"] == found["pages a step"] == ABSENT
+    assert found["equivalence margin"] != ABSENT
+    assert len(found) == len(read_deviations(DEVIATIONS))
+
+
 def test_engineered_headroom_and_uneven_demonstrations_are_declared_task_by_task(settings: Path) -> None:
     found = table(read_deviations(DEVIATIONS), settings).set_index("read_from")["ours"]
     for key in ("hasty", "episodes_override"):
@@ -353,15 +365,17 @@ def test_the_summary_of_the_report_is_sound_and_says_the_scale(study: dict[str, 
         shown = publish_parts(text, writer="html", settings_overrides={"report_level": 1})["body"]
         assert "system-message" not in shown
         assert all(f"<strong>{words}</strong>" in shown for words in ("What came out.", "How sure."))
-        assert shown.count("<li>") == len(HEADLINES)
+        assert shown.count("<li>") == len(HEADLINES["gate"])
         assert ("not evidence" in shown) == (scale == "smoke")
 
 
 def test_the_tables_of_a_readme_are_rewritten_in_place_and_only_there(study: dict[str, Path], tmp_path: Path) -> None:
     found = verdicts(read_claims(CLAIMS), tables_of(study), "tiny")
-    found.to_csv(tmp_path / "claims.csv", index=False)
+    folder = tmp_path / "tiny/data"
+    folder.mkdir(parents=True)
+    found.to_csv(folder / "claims.csv", index=False)
     pd.DataFrame({"setting": ["a"], "paper": ["b|c"], "ours": ["d"], "reason": ["e"]}).to_csv(
-        tmp_path / "deviations.csv", index=False
+        folder / "deviations.csv", index=False
     )
     text = (PROJECT / "README.md").read_text(encoding="utf-8")
     once = readme(text, tmp_path)
@@ -388,9 +402,8 @@ def test_every_tested_claim_has_its_row_and_every_other_its_line(study: dict[str
 
 def test_the_readme_says_what_the_committed_tables_say() -> None:
     text = (PROJECT / "README.md").read_text(encoding="utf-8")
-    folder = PROJECT / "figures/tiny/data"
-    if (folder / "claims.csv").is_file():
-        assert readme(text, folder) == text, "type: headroom claims --scale tiny --readme"
+    if any((PROJECT / f"figures/{scale}/data/claims.csv").is_file() for scale in SHOWN):
+        assert readme(text, PROJECT / "figures") == text, "type: headroom claims --readme"
     else:
         assert between(text, "claims", "") != text
         assert "No run of scale `tiny` stands in this checkout" in text

@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from headroom.train.dark_room import SPREADS, WINDOW, early_warning, part_spreads
+from headroom.train.advantage import advantages
+from headroom.train.dark_room import FAILING as COLUMNS
+from headroom.train.dark_room import SPREADS, WINDOW, early_warning, failing_groups, part_spreads
 from headroom.train.reward import Reward
 
 
@@ -44,6 +46,24 @@ def test_a_step_without_a_failing_group_or_without_any_episode_measures_nothing(
     assert part_spreads([MIXED], [False], "pooled_step")["spread_failing"] is None
     assert set(part_spreads([], [], "trajectory").values()) == {None}
     assert part_spreads([[]], [True], "pooled_step")["spread_failing"] == 0.0
+
+
+@pytest.mark.parametrize(("scale", "factor"), [("none", 2.0), ("group_std", 1.0)])
+def test_a_division_takes_the_signals_weight_out_of_a_failing_group_and_a_small_spread_is_not_a_small_advantage(
+    scale: Any, factor: float
+) -> None:
+    small = [a_reward([0.0, 0.0], [1e-4, 0.0]), a_reward([0.0, 0.0], [0.0, 0.0])]
+    dead = [a_reward([-0.1, 0.0], [0.0, 0.0]), a_reward([0.0, 0.0], [0.0, 0.0])]
+    groups = [FAILING, MIXED, small, dead, []]
+    estimates = advantages(groups, scope="pooled_step", scale=scale, epsilon=1e-9)
+    kinds: Any = {"scope": "pooled_step", "scale": scale, "epsilon": 1e-9}
+    found = failing_groups(groups, estimates, [True, False, True, True, True], **kinds)
+    assert tuple(found) == COLUMNS
+    assert found["failing_spread"] == pytest.approx([np.std([0.1, 0, 0, 0]), np.std([1e-4, 0, 0, 0]), 0.0])
+    assert found["failing_signal_advantage"][2] == 0.0 < found["failing_advantage"][2], "a penalty is still there"
+    doubled, once = (np.array(found[name][:2]) for name in (COLUMNS[3], COLUMNS[2]))
+    assert doubled / once == pytest.approx(factor, abs=1e-4)
+    assert found["failing_advantage"][0] == pytest.approx(np.mean(np.abs(np.concatenate(estimates[0]))))
 
 
 def rows(**last: Any) -> list[dict[str, Any]]:

@@ -14,6 +14,7 @@ from toy_grpo import weights
 
 from headroom.policy.sampler import TorchSampler
 from headroom.train import grpo
+from headroom.train.dark_room import FAILING
 from headroom.train.diagnostics import ASKED, COLUMNS, steps_table
 from headroom.train.validation import pages, validate, validation_table
 
@@ -49,9 +50,10 @@ def test_every_signal_trains_and_resumes_to_the_byte(tmp_path: Path, signal: dic
     assert torch.equal(weights(whole), weights(resumed))
     assert not torch.equal(weights(whole), weights(game_policy()))
     assert (rest.rows, rest.validations) == (run.rows, run.validations)
-    assert set(run.rows[0]) == {*COLUMNS, *ASKED}
+    lists = () if signal["kind"] == "none" else FAILING
+    assert set(run.rows[0]) == {*COLUMNS, *ASKED, *lists}
     table = steps_table(run.rows)
-    assert list(table) == [*COLUMNS, *ASKED]
+    assert list(table) == [*COLUMNS, *ASKED, *lists]
     assert (table["spread_prediction"] > 0).any() == (signal["kind"] != "none")
     assert table["prediction_score"].between(0.05, 0.95).all()  # measured whether or not it is paid
     for name in ASKED:
@@ -76,6 +78,8 @@ def test_the_penalty_that_varies_inside_a_failing_group_is_logged_apart_from_the
         assert 0 < row["spread_failing_prediction"] == row["spread_prediction"] <= 0.1
         assert row["spread_failing"] > 0
         assert row["horizon_share"] == 1.0
+        assert len({len(row[name]) for name in FAILING}) == 1
+        assert all(0 < size <= 1 for name in FAILING[1:] for size in row[name]), "deviations of their own divide"
     for row in mute.rows:  # the trap: failing groups are live without any signal
         assert row["live_groups"] > 0
         assert row["spread_failing_prediction"] == 0.0
