@@ -18,6 +18,7 @@ from pydantic import ValidationError
 from headroom.config.models import (
     AlfWorldSettings,
     Arm,
+    HiddenRuleSettings,
     PretrainedModel,
     Row,
     Run,
@@ -214,6 +215,10 @@ def _all_tasks(world: WorldSettings) -> tuple[tuple[str, ...], str]:
     """The tasks of a world, and what one of them is called."""
     if isinstance(world, AlfWorldSettings):
         return ALFWORLD_TASKS, "task of ALFWorld"
+    if isinstance(world, HiddenRuleSettings):
+        from headroom.worlds.hidden_rule.scenes import TASKS as RULES
+
+        return RULES, "task of HiddenRule"
     from headroom.worlds.miniwob.tasks import TASKS
 
     return tuple(TASKS), "task of MiniWoB++"

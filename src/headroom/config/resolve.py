@@ -161,7 +161,7 @@ def _validation_has_steps(scale: str, study: Study, recipes: Mapping[str, Grpo])
                 "ask for fewer"
             )
         if grpo.signal.kind == "prediction" and study.world.kind == "miniwob":
-            raise ConfigError(f"{where}.signal.kind: pages of MiniWoB++ have nothing to predict; take alfworld's games")
+            raise ConfigError(f"{where}.signal.kind: pages of MiniWoB++ have nothing to predict; take a text game")
 
 
 def _sets_have_tasks(scale: str, study: Study, jobs: Mapping[str, Strict]) -> None:
