@@ -35,8 +35,8 @@ WORLDS: Mapping[str, tuple[str, ...]] = {
 behind each."""
 
 DIALECTS = {"web pages": "miniwob", "text game": "alfworld"}
-"""What an agent is taught to read and write -> a kind of world that it is for; a test holds it to the agent's own. A job
-that names its dialect alone opens no world, so the first of those that share one stands for all."""
+"""What an agent is taught to read and write -> a kind of world that it is for; a test holds it to the agent's own. A
+job that names its dialect alone opens no world, so the first of those that share one stands for all."""
 
 WITHOUT_EFFECT = ("headroom.config.", "headroom.provenance.")
 """Modules that cannot change a result. Records say how it was made; the settings' models reach a job only through the

@@ -2,8 +2,10 @@
 
 :func:`oracle` searches as one who does not know the rule: it walks through the house, tries the goal's device where it
 meets it, turns every other device to the other state, and tries again after each change. Whatever the rule, it is met
-when all devices are turned. It reads the episode's texts alone, so an agent can learn to do the same. :func:`planner`
-knows the rule and the house: the shortest way, which shows that a scene can be solved and how quickly.
+when all devices are turned. It reads the episode's texts alone, so an agent can learn to do the same. In one turn of
+:data:`IDLES` it looks or waits instead: a policy that never saw that done would never do it, and the dark room's door
+would be out of its reach (the paper's released models need no such lesson). :func:`planner` knows the rule and the
+house: the shortest way, which shows that a scene can be solved and how quickly.
 """
 
 from __future__ import annotations
@@ -13,11 +15,15 @@ from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from headroom.seeds import derive
 from headroom.worlds.base import Action, History, Observation
 from headroom.worlds.hidden_rule.scenes import TASKS
-from headroom.worlds.hidden_rule.world import GO, OFF, ON, HiddenRule, State, commands, step
+from headroom.worlds.hidden_rule.world import GO, LOOK, OFF, ON, WAIT, HiddenRule, State, commands, step
 
 Oracle = Callable[[Sequence[Observation], Sequence[Action]], Action | None]
+
+IDLES = 6
+"""One turn in so many is idle, by a hash of what was read and of the turn's number."""
 
 _GOAL = re.compile(r"switch on the (\w+)\.")
 _AT = re.compile(r"You are in the (\w+)\.")
@@ -59,7 +65,7 @@ def notes(observations: Sequence[Observation]) -> Notes:
         raise LookupError(f"no goal is understood in {observations[0].utterance!r}")
     known = Notes(goal[1])
     for observation in observations:
-        text = " ".join(element.name for element in observation.elements if element.role == "text")
+        text = _said(observation)
         here, doors = _AT.search(text), _DOORS.search(text)
         if here is None or doors is None:
             continue
@@ -118,16 +124,23 @@ def oracle(task: str) -> Oracle:
     if task not in ORACLES:
         raise ValueError(f"no oracle for task {task!r}; there is one for: {', '.join(ORACLES)}")
 
-    def next_action(observations: Sequence[Observation], actions: Sequence[Action]) -> Action | None:  # noqa: ARG001
+    def next_action(observations: Sequence[Observation], actions: Sequence[Action]) -> Action | None:
         if observations[-1].done:
             return None
         try:
             command = ORACLES[task](notes(observations))
         except LookupError:
             return None
+        idle = derive("idle", observations[-1].utterance, _said(observations[-1]), len(actions)) % (2 * IDLES)
+        if command and idle < 2:
+            command = (LOOK, WAIT)[idle]
         return Action("command", text=command) if command else None
 
     return next_action
+
+
+def _said(observation: Observation) -> str:
+    return " ".join(element.name for element in observation.elements if element.role == "text")
 
 
 def plan(world: HiddenRule, history: History) -> tuple[Action, ...]:
