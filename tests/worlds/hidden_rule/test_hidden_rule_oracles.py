@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from headroom.config.worlds import HiddenRuleSettings
 from headroom.train.demonstrations import collect, oracles_for, table, without_oracle
 from headroom.worlds.base import Action, History, Observation
-from headroom.worlds.hidden_rule.oracles import ORACLES, Oracle, oracle, planner
+from headroom.worlds.hidden_rule.oracles import IDLES, ORACLES, Oracle, oracle, planner
 from headroom.worlds.hidden_rule.scenes import TASKS
 from headroom.worlds.hidden_rule.world import HiddenRule
 
@@ -87,6 +87,15 @@ def test_the_search_sees_no_more_than_the_texts_of_the_episode() -> None:
     act = oracle("place")
     assert [act(blind[: turn + 1], actions[:turn]) for turn in range(len(actions))] == actions
     assert act(blind, actions) is None
+
+
+def test_the_search_is_idle_in_one_turn_of_six_so_that_a_policy_learns_that_one_can_be() -> None:
+    given: list[str] = []
+    with HiddenRule() as world:
+        for seed in range(60):
+            given += [action.text for action in episode(world, "order", seed, oracle("order"))[1]]
+    for idle in ("look", "wait"):
+        assert 0.5 < given.count(idle) * 2 * IDLES / len(given) < 1.5
 
 
 def test_an_unknown_task_has_no_oracle_and_another_goal_no_action() -> None:
