@@ -22,7 +22,7 @@ SCALES = {
         "ALFWorld engine, synthetic scenes",
         "alfworld",
     ),
-    "hidden-rule-smoke": (["order", "place"], "HiddenRule, our own design after the paper's name", "hidden_rule"),
+    "hidden-rule-smoke": (["order", "place"], "Our HiddenRule, a world of our own design", "hidden_rule"),
 }
 """Scale -> its tasks, what a figure calls its world, and the world's kind."""
 RUNS = ("arm-01", "arm-04", "arm-08")

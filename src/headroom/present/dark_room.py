@@ -50,7 +50,7 @@ LOOKS = {
 SCENES = {
     "generated": "ALFWorld engine, synthetic scenes",
     "released": "ALFWorld",
-    "hidden_rule": "HiddenRule, our own design after the paper's name",
+    "hidden_rule": "Our HiddenRule, a world of our own design",
 }
 """Where a text game's pages are from -> what they are called."""
 KEPT = ["run", "arm", "seed", "seeds", "step", "validations", "episodes", "success", "success_low", "success_high"]
