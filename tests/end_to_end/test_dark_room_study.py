@@ -1,4 +1,4 @@
-"""The whole dark room at its smoke scale, for real: ALFWorld's engine, every rule, a record beside every result."""
+"""The whole dark room at its smoke scales, for real: a text game, every rule, a record beside every result."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
@@ -13,9 +14,18 @@ import pytest
 import yaml
 
 from headroom.provenance import manifest
+from headroom.provenance.closure import WORLDS
 
 PROJECT = Path(__file__).parents[2]
-SCALE = "dark-room-smoke"
+SCALES = {
+    "dark-room-smoke": (
+        ["look_at_obj_in_light", "pick_and_place_simple"],
+        "ALFWorld engine, synthetic scenes",
+        "alfworld",
+    ),
+    "hidden-rule-smoke": (["order", "place"], "Our HiddenRule, a world of our own design", "hidden_rule"),
+}
+"""Scale -> its tasks, what a figure calls its world, and the world's kind."""
 RUNS = ("arm-01", "arm-04", "arm-08")
 
 pytestmark = pytest.mark.slow
@@ -28,25 +38,39 @@ def engine() -> str:
     return done.stderr.strip().splitlines()[-1] if done.returncode else ""
 
 
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory, copy_project: Callable[[Path], Path]) -> Path:
+@dataclass(frozen=True)
+class Finished:
+    """A copy of the project and the scale that was made there."""
+
+    folder: Path
+    scale: str
+
+    @property
+    def results(self) -> Path:
+        return self.folder / "results" / self.scale
+
+    def snakemake(self, *options: str) -> subprocess.CompletedProcess[str]:
+        command = [".venv/bin/snakemake", "--cores", "2", *options, "--config", f"scale={self.scale}"]
+        return subprocess.run(command, cwd=self.folder, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+
+
+@pytest.fixture(scope="module", params=sorted(SCALES))
+def finished(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, copy_project: Callable[[Path], Path]
+) -> Finished:
     """A copy of the project after one real study of the dark room."""
-    if reason := engine():
+    if request.param == "dark-room-smoke" and (reason := engine()):
         pytest.skip(f"ALFWorld's engine is not here (./setup.sh --alfworld): {reason}")
     folder = copy_project(tmp_path_factory.mktemp("dark") / "headroom")
     (folder / ".venv").symlink_to(PROJECT / ".venv")
-    done = snakemake(folder)
+    study = Finished(folder, request.param)
+    done = study.snakemake()
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-6000:]
-    return folder
+    return study
 
 
-def snakemake(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    command = [".venv/bin/snakemake", "--cores", "2", *options, "--config", f"scale={SCALE}"]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, stdin=subprocess.DEVNULL)
-
-
-def test_every_arm_is_trained_validated_and_in_the_table(finished: Path) -> None:
-    results = finished / "results" / SCALE
+def test_every_arm_is_trained_validated_and_in_the_table(finished: Finished) -> None:
+    results = finished.results
     for run in RUNS:
         validation = pd.read_parquet(results / "grpo" / run / "validation.parquet")
         assert validation["step"].tolist() == [0, 1, 2, 3]
@@ -60,10 +84,10 @@ def test_every_arm_is_trained_validated_and_in_the_table(finished: Path) -> None
     assert (table["excluded"] == 0).all()
 
 
-def test_the_runs_differ_in_their_signal_and_normaliser_alone(finished: Path) -> None:
+def test_the_runs_differ_in_their_signal_and_normaliser_alone(finished: Finished) -> None:
     parts = {}
     for run in RUNS:
-        steps = pd.read_parquet(finished / "results" / SCALE / "grpo" / run / "steps.parquet")
+        steps = pd.read_parquet(finished.results / "grpo" / run / "steps.parquet")
         parts[run] = steps
     first = {run: steps.iloc[0] for run, steps in parts.items()}
     assert len({row["turns_mean"] for row in first.values()}) == 1, "the same policy plays the same games"
@@ -71,23 +95,23 @@ def test_the_runs_differ_in_their_signal_and_normaliser_alone(finished: Path) ->
     assert first["arm-04"]["reward_prediction"] == first["arm-08"]["reward_prediction"]
 
 
-def test_select_plays_nothing_and_names_every_candidate(finished: Path) -> None:
-    folder = finished / "results" / SCALE / "select"
+def test_select_plays_nothing_and_names_every_candidate(finished: Finished) -> None:
+    folder = finished.results / "select"
     sets = json.loads((folder / "task_sets.json").read_text())
     assert sets["mastered"] == sets["headroom"] == []
-    assert sets["all"] == ["look_at_obj_in_light", "pick_and_place_simple"]
+    assert sets["all"] == SCALES[finished.scale][0]
     assert pd.read_parquet(folder / "episodes.parquet").empty
 
 
-def test_the_figure_says_that_its_scenes_are_synthetic(finished: Path) -> None:
-    folder = finished / "figures" / SCALE
+def test_the_figure_says_that_its_world_is_not_the_papers(finished: Finished) -> None:
+    folder = finished.folder / "figures" / finished.scale
     for name in ("dark_room.pdf", "dark_room.png", "data/dark_room.csv"):
         assert (folder / name).stat().st_size > 0
-    assert "ALFWorld engine, synthetic scenes" in " ".join((folder / "captions/dark_room.txt").read_text().split())
+    assert SCALES[finished.scale][1] in " ".join((folder / "captions/dark_room.txt").read_text().split())
 
 
-def test_every_claim_has_its_row_with_a_reason_and_none_is_evidence(finished: Path) -> None:
-    folder = finished / "figures" / SCALE
+def test_every_claim_has_its_row_with_a_reason_and_none_is_evidence(finished: Finished) -> None:
+    folder = finished.folder / "figures" / finished.scale
     table = pd.read_csv(folder / "data/claims.csv")
     listed = yaml.safe_load((PROJECT / "workflow/data/claims.yaml").read_text(encoding="utf-8"))
     assert table["id"].tolist() == [claim["id"] for claim in listed]
@@ -99,28 +123,30 @@ def test_every_claim_has_its_row_with_a_reason_and_none_is_evidence(finished: Pa
     assert len(pd.read_csv(folder / "data/deviations.csv")) > 20
 
 
-def test_the_groups_that_fail_are_logged_for_runs_with_a_signal_alone(finished: Path) -> None:
-    groups = pd.read_csv(finished / "results" / SCALE / "dark_room/failing_groups.csv")
+def test_the_groups_that_fail_are_logged_for_runs_with_a_signal_alone(finished: Finished) -> None:
+    groups = pd.read_csv(finished.results / "dark_room/failing_groups.csv")
     assert set(groups["run"]) <= {"arm-04", "arm-08"}
-    alone = pd.read_parquet(finished / f"results/{SCALE}/grpo/arm-01/steps.parquet")
+    alone = pd.read_parquet(finished.results / "grpo/arm-01/steps.parquet")
     assert not {"failing_spread", "failing_advantage"} & set(alone.columns)
 
 
-def test_every_result_is_what_its_manifest_says_and_rests_on_no_browser(finished: Path) -> None:
-    records = sorted(finished.glob(f"results/{SCALE}/**/run.json"))
+def test_every_result_is_what_its_manifest_says_and_rests_on_no_other_world(finished: Finished) -> None:
+    records = sorted(finished.results.glob("**/run.json"))
     assert len(records) > 20
+    others = tuple(f"/worlds/{kind}/" for kind in WORLDS if kind != SCALES[finished.scale][2])
     for path in records:
         assert manifest.differences(manifest.load(path.parent / "manifest.json"), manifest.build(path.parent)) == []
-        assert not [name for name in json.loads(path.read_bytes())["sources"]["files"] if "/miniwob/" in name], path
+        sources = json.loads(path.read_bytes())["sources"]["files"]
+        assert not [name for name in sources if any(other in name for other in others)], path
 
 
-def test_afterwards_there_is_nothing_to_do_and_everything_is_as_recorded(finished: Path) -> None:
-    done = snakemake(finished, "-n")
+def test_afterwards_there_is_nothing_to_do_and_everything_is_as_recorded(finished: Finished) -> None:
+    done = finished.snakemake("-n")
     assert "Nothing to be done" in done.stdout + done.stderr, done.stdout + done.stderr
     for command, said in (("verify", "everything is as recorded"), ("stale", "nothing is stale")):
         told = subprocess.run(
-            [".venv/bin/python", "-m", "headroom.cli", command, "--scale", SCALE],
-            cwd=finished, capture_output=True, text=True, env={"PYTHONPATH": "src", "PATH": "/usr/bin:/bin"},
+            [".venv/bin/python", "-m", "headroom.cli", command, "--scale", finished.scale],
+            cwd=finished.folder, capture_output=True, text=True, env={"PYTHONPATH": "src", "PATH": "/usr/bin:/bin"},
         )  # fmt: skip
         assert told.returncode == 0, told.stdout + told.stderr
         assert said in told.stdout

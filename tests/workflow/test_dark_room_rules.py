@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-ARMS = [f"arm-{number:02}" for number in (*range(1, 18), *range(20, 25))]
+ARMS = [f"arm-{number:02}" for number in range(1, 27)]
 SMOKE = ["arm-01", "arm-04", "arm-08"]
-GRAFTED = {"dark-room-smoke": ["arm-04"], "paper": ["arm-04", "arm-05", "arm-13", "arm-14"]}
+GRAFTED = {"smoke": ["arm-04"], "paper": ["arm-04", "arm-05", "arm-13", "arm-14"]}
 ONCE = {
     "demonstrations", "sft sft", "select", "reading", "overlap", "probe", "contrast", "failures", "mechanism",
     "dark_room", "figure_data dark_room", "figure dark_room", "claims",
@@ -22,10 +22,11 @@ def expected(runs: list[str], grafted: list[str]) -> set[str]:
     return ONCE | every | {f"grpo {run}" for run in runs} | {f"graft {run}" for run in grafted}
 
 
-@pytest.mark.parametrize("scale", ["dark-room-smoke", "paper-qwen3-1.7b", "paper-qwen3-4b", "paper-qwen3-8b"])
+@pytest.mark.parametrize("scale", ["dark-room-smoke", "hidden-rule-smoke", "paper-qwen3-1.7b", "paper-qwen3-4b",
+                                   "paper-qwen3-8b", "paper-hidden-rule-qwen3-4b"])  # fmt: skip
 def test_the_dark_room_has_exactly_its_jobs(study, scale: str) -> None:
-    kind = scale if scale == "dark-room-smoke" else "paper"
-    runs = SMOKE if kind == scale else ARMS
+    kind = "smoke" if scale.endswith("smoke") else "paper"
+    runs = SMOKE if kind == "smoke" else ARMS
     assert study.stale(scale=scale) == expected(runs, GRAFTED[kind])
 
 
@@ -54,13 +55,13 @@ def test_a_released_game_that_is_not_there_stops_the_first_job_in_one_line(study
 
 
 @pytest.fixture(scope="module")
-def both(tmp_path_factory: pytest.TempPathFactory, copy_project: Callable[[Path], Path], study):
-    """Both smoke studies, finished by stand-ins."""
+def studies(tmp_path_factory: pytest.TempPathFactory, copy_project: Callable[[Path], Path], study):
+    """The smoke studies of all worlds, finished by stand-ins."""
     folder = copy_project(tmp_path_factory.mktemp("both") / "a project")
     stand_in = "src/sitecustomize.py"
     (folder / stand_in).write_text((study.folder / stand_in).read_text())
     made = type(study)(folder)
-    for scale in ("smoke", "dark-room-smoke"):
+    for scale in ("smoke", "dark-room-smoke", "hidden-rule-smoke"):
         done = made.snakemake(scale=scale)
         assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     return made
@@ -70,27 +71,28 @@ DRAWN_FROM_RANKS = {"figure_data", "draw", "claims"}
 IN_A_WORLD = {"demonstrations", "overlap", "select", "reading", "evaluate", "grpo", "probe", "graft"}
 
 
-def test_an_edit_of_one_world_makes_no_job_of_the_other_stale(both) -> None:
-    scales = {"smoke": "miniwob", "dark-room-smoke": "alfworld"}
+def test_an_edit_of_one_world_makes_no_job_of_another_stale(studies) -> None:
+    scales = {"smoke": "miniwob", "dark-room-smoke": "alfworld", "hidden-rule-smoke": "hidden_rule"}
     for scale in scales:
-        assert both.stale(scale=scale) == set()
+        assert studies.stale(scale=scale) == set()
     for edited in scales.values():
-        with both.edited(f"src/headroom/worlds/{edited}/world.py"):
+        with studies.edited(f"src/headroom/worlds/{edited}/world.py"):
             for scale, world in scales.items():
-                rules = {job.split()[0] for job in both.stale(scale=scale)}
+                rules = {job.split()[0] for job in studies.stale(scale=scale)}
                 assert rules >= IN_A_WORLD if world == edited else not rules, (edited, scale)
-    with both.edited("src/headroom/agent/text_game.py"):
-        assert {job.split()[0] for job in both.stale(scale="dark-room-smoke")} >= IN_A_WORLD | {"sft"}
+    with studies.edited("src/headroom/agent/text_game.py"):
+        for scale in ("dark-room-smoke", "hidden-rule-smoke"):
+            assert {job.split()[0] for job in studies.stale(scale=scale)} >= IN_A_WORLD | {"sft"}
         # Hidden states are measured without a world, so their closure has both.
-        assert {job.split()[0] for job in both.stale(scale="smoke")} <= {"rank", "mechanism"} | DRAWN_FROM_RANKS
-    with both.edited("src/headroom/worlds/open.py"):
+        assert {job.split()[0] for job in studies.stale(scale="smoke")} <= {"rank", "mechanism"} | DRAWN_FROM_RANKS
+    with studies.edited("src/headroom/worlds/open.py"):
         for scale in scales:
-            assert {job.split()[0] for job in both.stale(scale=scale)} >= IN_A_WORLD
+            assert {job.split()[0] for job in studies.stale(scale=scale)} >= IN_A_WORLD
 
 
-def test_an_edit_of_one_studys_table_makes_no_job_of_the_other_stale(both) -> None:
-    with both.edited("workflow/data/dark_room.tsv", "potential\t0.1", "potential\t0.2"):
-        assert both.stale(scale="smoke") == set()
-        found = both.stale(scale="dark-room-smoke")
+def test_an_edit_of_one_studys_table_makes_no_job_of_the_other_stale(studies) -> None:
+    with studies.edited("workflow/data/dark_room.tsv", "potential\t0.1", "potential\t0.2"):
+        assert studies.stale(scale="smoke") == set()
+        found = studies.stale(scale="dark-room-smoke")
     assert {"grpo arm-04", "grpo arm-08", "dark_room", "contrast", "claims"} <= found
     assert "grpo arm-01" not in found

@@ -1,4 +1,4 @@
-"""What differs between worlds in what an agent reads and writes: one dialect a world.
+"""What differs between worlds in what an agent reads and writes: one dialect a world, though worlds may share it.
 
 A checkpoint carries the name of its dialect (:mod:`headroom.agent.spoken`), because its policy knows no other; a
 released model, which carries none, is asked as an agent of web pages.
@@ -157,7 +157,7 @@ class WebPages:
 
 WEB_PAGES = WebPages()
 
-_NAMES = {"miniwob": WEB_PAGES.name, "alfworld": "text game"}
+_NAMES = {"miniwob": WEB_PAGES.name, "alfworld": "text game", "hidden_rule": "text game"}
 
 
 def dialect_of(kind: str) -> Dialect:
@@ -180,7 +180,7 @@ def dialect_named(name: str) -> Dialect:
     if name == WEB_PAGES.name:
         return WEB_PAGES
     if name != _NAMES["alfworld"]:
-        raise ValueError(f"dialect {name!r} is unknown; known are {', '.join(_NAMES.values())}")
+        raise ValueError(f"dialect {name!r} is unknown; known are {', '.join(dict.fromkeys(_NAMES.values()))}")
     from headroom.agent.text_game import TEXT_GAME  # here: jobs of the other world neither load nor depend on it
 
     return TEXT_GAME

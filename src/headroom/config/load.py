@@ -18,6 +18,7 @@ from pydantic import ValidationError
 from headroom.config.models import (
     AlfWorldSettings,
     Arm,
+    HiddenRuleSettings,
     PretrainedModel,
     Row,
     Run,
@@ -123,7 +124,8 @@ def settings_of(config: Mapping[str, object]) -> Settings:
 
 
 def scale_content(project: Path, scale: str) -> object:
-    """A scale's file; where it says ``extends: OTHER``, on top of the other's: maps are merged, all else is replaced.
+    """A scale's file; where it says ``extends: OTHER``, on top of the other's: maps are merged, all else is replaced, a
+    map of another ``kind`` too.
 
     Raises:
         ConfigError: a file is wrong, or what it extends extends another.
@@ -145,7 +147,9 @@ def _merged(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
     found = dict(base)
     for key, value in over.items():
         below = found.get(key)
-        found[key] = _merged(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
+        if isinstance(below, dict) and isinstance(value, dict) and value.get("kind") in (None, below.get("kind")):
+            value = _merged(below, value)
+        found[key] = value
     return found
 
 
@@ -214,6 +218,10 @@ def _all_tasks(world: WorldSettings) -> tuple[tuple[str, ...], str]:
     """The tasks of a world, and what one of them is called."""
     if isinstance(world, AlfWorldSettings):
         return ALFWORLD_TASKS, "task of ALFWorld"
+    if isinstance(world, HiddenRuleSettings):
+        from headroom.worlds.hidden_rule.scenes import TASKS as RULES
+
+        return RULES, "task of HiddenRule"
     from headroom.worlds.miniwob.tasks import TASKS
 
     return tuple(TASKS), "task of MiniWoB++"

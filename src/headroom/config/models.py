@@ -33,7 +33,7 @@ from headroom.config.training import (
     Vllm,
     model_files,
 )
-from headroom.config.worlds import AlfWorldSettings, MiniWobSettings, WorldSettings
+from headroom.config.worlds import AlfWorldSettings, HiddenRuleSettings, MiniWobSettings, WorldSettings
 
 __all__ = [
     "AlfWorldSettings",
@@ -45,6 +45,7 @@ __all__ = [
     "Family",
     "Graft",
     "Grpo",
+    "HiddenRuleSettings",
     "Lora",
     "Mechanism",
     "MiniWobSettings",
@@ -166,8 +167,11 @@ class Settings(Strict):
         "paper-qwen3-vl-8b",
         "dark-room-smoke",
         "dark-room-tiny",
+        "hidden-rule-smoke",
+        "hidden-rule-tiny",
         "paper-qwen3-1.7b",
         "paper-qwen3-4b",
         "paper-qwen3-8b",
+        "paper-hidden-rule-qwen3-4b",
     ] = "tiny"
     tier: Literal["scratch", "checkpoints", "evals", "tables"] = "scratch"

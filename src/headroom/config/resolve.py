@@ -164,7 +164,7 @@ def _validation_has_steps(scale: str, study: Study, recipes: Mapping[str, Grpo])
         if study.world.kind == "miniwob" and (said or grpo.auxiliary.kind != "none"):
             raise ConfigError(
                 f"{where}.{'signal' if said else 'auxiliary'}.kind: pages of MiniWoB++ have nothing to predict, nor to "
-                "answer; take alfworld's games"
+                "answer; take a text game"
             )
 
 

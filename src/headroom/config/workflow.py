@@ -201,9 +201,9 @@ def load(config: Mapping[str, object], project: Path) -> Workflow:
 
 
 def environment(kind: str, world: str, *, by_vllm: bool = False) -> str:
-    """The environment file of a kind of job in a world, relative to the project."""
+    """The environment file of a kind of job in a world, relative to the project: ALFWorld's engine alone adds to it."""
     base = "rollout" if by_vllm else kind
-    return f"envs/{base}.yaml" if world == "miniwob" else f"envs/{base}-{world}.yaml"
+    return f"envs/{base}-alfworld.yaml" if world == "alfworld" else f"envs/{base}.yaml"
 
 
 def before_games(study: Workflow, project: Path) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 
 from headroom.config.base import NonNegative, Positive, Strict
 
@@ -48,5 +48,27 @@ class AlfWorldSettings(Strict):
     memo_megabytes: NonNegative = Field(256, description="Bound on remembered observations; 0 turns the memo off.")
 
 
-WorldSettings = Annotated[MiniWobSettings | AlfWorldSettings, Field(discriminator="kind")]
+class HiddenRuleSettings(Strict):
+    """Our HiddenRule: rooms, devices, and a rule that is not told. It needs nothing installed."""
+
+    kind: Literal["hidden_rule"] = "hidden_rule"
+    horizon: Positive = Field(30, description="Turns after which an episode ends as a failure; 2 a room at least.")
+    success_above: float = Field(0.5, ge=-1.0, le=1.0, description="Success is done and raw reward above this.")
+    rooms: int = Field(5, ge=3, le=10, description="Rooms of a scene.")
+    devices: int = Field(6, ge=3, le=12, description="Devices of a scene, the goal's included.")
+    list_commands: bool = Field(True, description="The observation lists the commands that the game accepts.")
+    memo_megabytes: NonNegative = Field(64, description="Bound on remembered observations; 0 turns the memo off.")
+
+    @model_validator(mode="after")
+    def _can_be_won(self) -> Self:
+        # Across the house to the rule's device, back to the goal's, and a command at each.
+        if self.horizon < 2 * self.rooms:
+            raise ValueError(
+                f"horizon: is {self.horizon}, but a scene of {self.rooms} rooms may take {2 * self.rooms} turns; "
+                "raise it, or lower rooms"
+            )
+        return self
+
+
+WorldSettings = Annotated[MiniWobSettings | AlfWorldSettings | HiddenRuleSettings, Field(discriminator="kind")]
 """The settings of any world."""

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from headroom.config.models import AlfWorldSettings, PretrainedModel, TinyModel, WorldSettings
+from headroom.config.models import AlfWorldSettings, HiddenRuleSettings, PretrainedModel, TinyModel, WorldSettings
 from headroom.config.resolve import ConfigError, Resolved, grpo_of, resolve
 from headroom.plan import cost, memory
 from headroom.plan.architecture import Shape, shape_of
@@ -23,6 +23,7 @@ from headroom.policy.files import ARCHITECTURES
 TABLE = "benchmarks/cost.csv"
 RUNS = "benchmarks/cost_runs.csv"
 WORLD, TEXT_WORLD = "benchmarks/world_speed.json", "benchmarks/alfworld_speed.json"
+RULE_WORLD = "benchmarks/hidden_rule_speed.json"
 WRITE_BYTES = 1e9
 """Assumed: bytes of a checkpoint written a second, to a shared file system."""
 PROCESSOR_FLOPS = 2e10
@@ -98,8 +99,11 @@ def world_seconds(project: Path, world: WorldSettings | None = None) -> float:
     episode loaded its own. What a model takes is fitted on MiniWoB++ at scale tiny, whatever the world.
     """
     name = TEXT_WORLD if isinstance(world, AlfWorldSettings) else WORLD
+    name = RULE_WORLD if isinstance(world, HiddenRuleSettings) else name
     try:
         found = json.loads((project / name).read_bytes())
+        if isinstance(world, HiddenRuleSettings):
+            return float(found["ours_milliseconds_per_step"]) / 1000
         if not isinstance(world, AlfWorldSettings):
             return float(found["ours_cpu_milliseconds_per_step_or_reset"]) / 1000
         size = "full" if world.games == "released" else "default"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from headroom.config.models import AlfWorldSettings, PretrainedModel, Study
+from headroom.config.models import MiniWobSettings, PretrainedModel, Study
 from headroom.plan.architecture import Shape
 
 
@@ -41,7 +41,7 @@ upper bound."""
 def profile_of(study: Study) -> Profile:
     """What an episode of a study is like: by the kind of its model and of its world; in a text game, to its horizon."""
     kind = "pretrained" if isinstance(study.model, PretrainedModel) else "tiny"
-    if isinstance(study.world, AlfWorldSettings):
+    if not isinstance(study.world, MiniWobSettings):
         return replace(PROFILES[f"{kind}, text game"], turns=float(study.world.horizon))
     return PROFILES[kind]
 

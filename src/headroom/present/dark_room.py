@@ -52,7 +52,12 @@ LOOKS = {
     "auxiliary, random words": (GREEN, ":"),
 }
 """Arm -> colour and line; mean-centred arms are dashed. Arms that are not here take a grey, dotted line."""
-SCENES = {"generated": "ALFWorld engine, synthetic scenes", "released": "ALFWorld"}
+SCENES = {
+    "generated": "ALFWorld engine, synthetic scenes",
+    "released": "ALFWorld",
+    "hidden_rule": "Our HiddenRule, a world of our own design",
+}
+"""Where a text game's pages are from -> what they are called."""
 KEPT = ["run", "arm", "seed", "seeds", "step", "validations", "episodes", "success", "success_low", "success_high"]
 KEPT += ["interval_method", "prediction_score", "horizon_share", "warning_step"]
 
@@ -69,9 +74,9 @@ def data(arms: Path, validation: Path, demonstrations: Path, statistics: Path) -
         "row", key=lambda kind: kind.map(["arm", "run", "curve"].index), kind="stable"
     )
     world = load_job(demonstrations, DemonstrationsJob).world
-    where = SCENES[world.games] if isinstance(world, AlfWorldSettings) else world.kind
+    pages = world.games if isinstance(world, AlfWorldSettings) else world.kind
     confidence = load_job(statistics, ContrastJob).statistics.confidence
-    return table.assign(world=where, confidence=confidence).reset_index(drop=True)
+    return table.assign(world=SCENES.get(pages, pages), confidence=confidence).reset_index(drop=True)
 
 
 def draw(table: pd.DataFrame) -> tuple[Figure, str]:

@@ -56,10 +56,13 @@ SCALE_LABELS = {
     "paper": "paper scale",
     "paper-qwen3-vl-8b": "paper scale, Qwen3-VL-8B",
     "dark-room-smoke": "smoke scale: checks the machinery, not evidence",
+    "hidden-rule-smoke": "smoke scale: checks the machinery, not evidence",
     "dark-room-tiny": "tiny scale: 0.2 M-parameter model, synthetic scenes, mechanism reproduction",
+    "hidden-rule-tiny": "tiny scale: 0.2 M-parameter model, our HiddenRule, mechanism reproduction",
     "paper-qwen3-1.7b": "paper scale, Qwen3-1.7B",
     "paper-qwen3-4b": "paper scale, Qwen3-4B",
     "paper-qwen3-8b": "paper scale, Qwen3-8B",
+    "paper-hidden-rule-qwen3-4b": "paper scale, Qwen3-4B, our HiddenRule",
 }
 
 

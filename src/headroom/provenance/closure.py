@@ -29,8 +29,10 @@ DATA_FILES = {"headroom.worlds.seeds": ("workflow/data/seeds.tsv",)}
 WORLDS: Mapping[str, tuple[str, ...]] = {
     "miniwob": ("headroom.worlds.miniwob.",),
     "alfworld": ("headroom.worlds.alfworld.", "headroom.agent.text_game."),
+    "hidden_rule": ("headroom.worlds.hidden_rule.", "headroom.agent.text_game."),
 }
-"""Kind of world -> beginnings of the names of what only its jobs can load, a dot behind each."""
+"""Kind of world -> beginnings of the names of what only its jobs can load, or those of worlds that name it too, a dot
+behind each."""
 
 ENGINES: Mapping[str, tuple[str, ...]] = {
     "miniwob": ("miniwob",),
@@ -39,7 +41,8 @@ ENGINES: Mapping[str, tuple[str, ...]] = {
 """Kind of world -> the packages that play it."""
 
 DIALECTS = {"web pages": "miniwob", "text game": "alfworld"}
-"""What an agent is taught to read and write -> the kind of world that it is for; a test holds it to the agent's own."""
+"""What an agent is taught to read and write -> a kind of world that it is for; a test holds it to the agent's own. A
+job that names its dialect alone opens no world, so the first of those that share one stands for all."""
 
 WITHOUT_EFFECT = ("headroom.config.", "headroom.provenance.")
 """Modules that cannot change a result. Records say how it was made; the settings' models reach a job only through the
@@ -72,7 +75,7 @@ def _imports(path: Path, name: str, is_package: bool) -> frozenset[str]:
 
 
 def world_of(content: object) -> str | None:
-    """The kind of the world that a job's settings (their JSON) name, or the one whose dialect they name; None without
+    """The kind of the world that a job's settings (their JSON) name, or one whose dialect they name; None without
     either, or where it is not known."""
     if isinstance(content, dict) and content.get("dialect") in DIALECTS:
         return DIALECTS[content["dialect"]]
@@ -83,7 +86,9 @@ def world_of(content: object) -> str | None:
 
 def _others(world: str | None) -> tuple[str, ...]:
     """Beginnings of the modules that a job in this world cannot load."""
-    return tuple(begin for kind, begins in WORLDS.items() if world is not None and kind != world for begin in begins)
+    if world is None:
+        return ()
+    return tuple(begin for begins in WORLDS.values() for begin in begins if begin not in WORLDS[world])
 
 
 def modules(stage: str, source: Path = SOURCE, world: str | None = None) -> dict[str, Path]:

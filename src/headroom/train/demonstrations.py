@@ -28,7 +28,7 @@ import typer
 from headroom.agent.dialect import ANCHOR, SUREST, WEB_PAGES, Dialect, dialect_of
 from headroom.agent.serialise import page_text
 from headroom.config.jobs import DemonstrationsJob, load_job
-from headroom.config.worlds import AlfWorldSettings
+from headroom.config.worlds import AlfWorldSettings, HiddenRuleSettings
 from headroom.files import write_parquet
 from headroom.seeds import derive
 from headroom.worlds.base import Action, History, Observation, World
@@ -217,7 +217,7 @@ def oracles_for(settings: WorldSettings, world: World) -> OracleOf:  # noqa: ARG
     """Who demonstrates in ``world``, which ``settings`` describe.
 
     They are scripts that know what an agent has seen, in a text game too: what a planner does, which knows where
-    everything lies, cannot be learned from what the agent reads.
+    everything lies or which rule holds, cannot be learned from what the agent reads.
     """
     _, oracle = _scripts(settings)
     return lambda task, _seed: oracle(task)
@@ -229,6 +229,10 @@ def _scripts(settings: WorldSettings) -> tuple[Iterable[str], Callable[[str], Or
         from headroom.worlds.alfworld import oracles as of_game  # type: ignore[import-not-found, unused-ignore]
 
         return of_game.ORACLES, of_game.oracle
+    if isinstance(settings, HiddenRuleSettings):
+        from headroom.worlds.hidden_rule import oracles as of_rule
+
+        return of_rule.ORACLES, of_rule.oracle
     from headroom.worlds.miniwob.oracles import ORACLES, oracle
 
     return ORACLES, oracle

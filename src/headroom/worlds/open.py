@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from headroom.config.worlds import AlfWorldSettings, MiniWobSettings
+from headroom.config.worlds import AlfWorldSettings, HiddenRuleSettings, MiniWobSettings
 from headroom.worlds.base import CountingWorld, World
 
 if TYPE_CHECKING:
@@ -39,6 +39,10 @@ def _world(settings: WorldSettings) -> CountingWorld:
         from headroom.worlds.miniwob.world import MiniWob
 
         return MiniWob(settings)
+    if isinstance(settings, HiddenRuleSettings):
+        from headroom.worlds.hidden_rule.world import HiddenRule
+
+        return HiddenRule(settings)
     assert isinstance(settings, AlfWorldSettings)
     from headroom.worlds.alfworld.world import AlfWorld
 

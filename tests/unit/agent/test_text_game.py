@@ -315,6 +315,8 @@ def test_two_checkpoints_of_two_worlds_are_no_pair(tmp_path: Path) -> None:
 def test_each_world_has_its_dialect() -> None:
     assert dialect_of("miniwob") is dialect_named("web pages") is WEB_PAGES
     assert dialect_of("alfworld") is dialect_named("text game") is TEXT_GAME
-    assert {dialect_of(kind).name: kind for kind in WORLDS} == DIALECTS
+    assert dialect_of("hidden_rule") is TEXT_GAME
+    assert {dialect_of(kind).name for kind in WORLDS} == DIALECTS.keys()
+    assert all(dialect_of(kind).name == name for name, kind in DIALECTS.items())
     with pytest.raises(ValueError, match=r"world\.kind 'chess'"):
         dialect_of("chess")

@@ -19,6 +19,7 @@ PROJECT = Path(__file__).parents[3]
 TABLE = "workflow/data/dark_room.tsv"
 SMOKE = "dark-room-smoke"
 DARK = (SMOKE, "dark-room-tiny", "paper-qwen3-1.7b", "paper-qwen3-4b", "paper-qwen3-8b")
+RULES = ("hidden-rule-smoke", "hidden-rule-tiny", "paper-hidden-rule-qwen3-4b")
 
 
 @pytest.fixture
@@ -126,10 +127,13 @@ def test_a_run_has_the_signal_of_its_row_and_everything_else_of_its_scale() -> N
     assert len(rest) == 1
 
 
-@pytest.mark.parametrize("scale", DARK)
-def test_every_job_of_the_dark_room_that_names_a_world_names_alfworld_and_none_draws_pages(scale: str) -> None:
+@pytest.mark.parametrize("scale", [*DARK, *RULES])
+def test_every_job_of_the_dark_room_that_names_a_world_names_its_own_and_none_draws_pages(scale: str) -> None:
     found = resolve.resolve({"scale": scale}, PROJECT)
-    assert set(found.worlds.values()) == {"alfworld"}
+    kind = "hidden_rule" if scale in RULES else "alfworld"
+    # An SFT job names its dialect alone, for which the first of the worlds that share it stands.
+    assert {world for stage, world in found.worlds.items() if stage != "train.sft"} == {kind}
+    assert found.worlds["train.sft"] == "alfworld"
     assert set(found.worlds) == {
         "train.demonstrations", "train.grpo", "measure.overlap", "measure.select", "measure.reading",
         "measure.evaluate", "measure.probe", "measure.graft", "train.sft",
@@ -244,6 +248,36 @@ def test_a_wrong_setting_of_the_dark_room_is_one_line(
         assert word in message
 
 
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"world__rooms": 2}, ["world.hidden_rule.rooms", "greater than or equal to 3, not 2"]),
+        ({"world__devices": 13}, ["world.hidden_rule.devices", "less than or equal to 12, not 13"]),
+        ({"world__horizon": 5}, ["world.hidden_rule", "horizon: is 5", "3 rooms may take 6 turns", "lower rooms"]),
+        ({"world__objects": 4}, ["world.hidden_rule.objects", "unknown key"]),
+        ({"tasks__candidates": ["odrer"]}, ["tasks.candidates", "no task of HiddenRule 'odrer'", "mean 'order'"]),
+        ({"grpo__validation": {"every": 0}}, ["grpo.validation.every", "is 0"]),
+    ],
+)
+def test_a_wrong_setting_of_hidden_rule_is_one_line(
+    project: Path, changes: dict[str, object], words: list[str]
+) -> None:
+    edit(project, "hidden-rule-smoke", **changes)
+    message = fault(project, "hidden-rule-smoke")
+    for word in ["workflow/scales/hidden-rule-smoke.yaml", *words]:
+        assert word in message
+
+
+def test_the_papers_size_of_hidden_rule_has_the_papers_numbers() -> None:
+    own, games = (resolve.resolve({"scale": scale}, PROJECT) for scale in (RULES[2], "paper-qwen3-4b"))
+    world = own.study.world
+    assert (world.kind, world.rooms, world.devices, world.horizon) == ("hidden_rule", 5, 6, 30)
+    assert [resolve.grpo_of(run, own.study, RULES[2]) for run in own.runs] == [
+        resolve.grpo_of(run, games.study, "paper-qwen3-4b") for run in games.runs
+    ]
+    assert own.study.model == games.study.model
+
+
 def test_the_kinds_of_game_are_those_that_the_world_plays() -> None:
     scenes = pytest.importorskip("headroom.worlds.alfworld.scenes", reason="needs ALFWorld: ./setup.sh --alfworld")
     assert sorted(load.ALFWORLD_TASKS) == sorted(scenes.TASKS)
@@ -325,6 +359,8 @@ def test_jobs_that_open_another_world_have_another_environment() -> None:
     assert environment("train", "miniwob", by_vllm=True) == "envs/rollout.yaml"
     assert environment("train", "alfworld", by_vllm=True) == "envs/rollout-alfworld.yaml"
     assert environment("worlds", "alfworld") == "envs/worlds-alfworld.yaml"
+    assert environment("worlds", "hidden_rule") == "envs/worlds.yaml"
+    assert environment("train", "hidden_rule", by_vllm=True) == "envs/rollout.yaml"
 
 
 def test_the_run_tables_of_both_studies_can_be_shown() -> None:

@@ -58,7 +58,10 @@ def fault(project: Path, **config: object) -> str:
 
 @pytest.mark.parametrize("scale", SCALES)
 def test_every_scale_resolves_into_files_that_their_stages_can_read(project: Path, scale: str) -> None:
-    if yaml.safe_load((project / f"workflow/scales/{scale}.yaml").read_text())["model"]["kind"] == "pretrained":
+    if (
+        yaml.safe_load((project / f"workflow/scales/{scale}.yaml").read_text()).get("model", {}).get("kind")
+        == "pretrained"
+    ):
         edit(project, scale, model__revision="0" * 40)
     resolved = resolve.resolve({"scale": scale}, project)
     resolve.write(resolved, project)

@@ -34,12 +34,15 @@ def test_an_episode_is_planned_to_its_horizon_and_a_step_of_the_engine_as_measur
     study = resolve({"scale": SCALE}, PROJECT).study
     assert profile_of(study).turns == 50
     assert profile_of(resolve({"scale": "dark-room-tiny"}, PROJECT).study).turns == 16
+    assert profile_of(resolve({"scale": "hidden-rule-tiny"}, PROJECT).study).turns == 10
     assert profile_of(resolve({"scale": "paper"}, PROJECT).study).turns == 3
     measured = json.loads((PROJECT / "benchmarks/alfworld_speed.json").read_bytes())
     load, step = (measured[f"full_ours_{name}"] for name in ("milliseconds_per_load", "lockstep_milliseconds_per_step"))
     assert world_seconds(PROJECT, study.world) == pytest.approx((step + load / 51) / 1000)
     small = resolve({"scale": "dark-room-tiny"}, PROJECT).study.world
     assert world_seconds(PROJECT, small) < world_seconds(PROJECT, study.world)
+    rule = json.loads((PROJECT / "benchmarks/hidden_rule_speed.json").read_bytes())["ours_milliseconds_per_step"]
+    assert world_seconds(PROJECT, resolve({"scale": "hidden-rule-tiny"}, PROJECT).study.world) == rule / 1000
 
 
 def test_validation_costs_the_episodes_that_it_plays() -> None:

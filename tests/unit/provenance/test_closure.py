@@ -136,17 +136,24 @@ def dotted(name: str) -> str:
     return name.removeprefix("src/").removesuffix(".py").replace("/", ".")
 
 
+def of_others(kind: str) -> tuple[str, ...]:
+    """Beginnings of what only jobs in other worlds load; worlds may share a dialect."""
+    return tuple({begin for begins in closure.WORLDS.values() for begin in begins} - {*closure.WORLDS[kind]})
+
+
 @pytest.mark.parametrize("stage", WORLD_STAGES)
 def test_a_job_rests_on_its_own_world_and_on_no_other(stage: str) -> None:
     every = set(closure.digests(stage))
     for kind in closure.WORLDS:
         own = set(closure.digests(stage, world=kind))
-        begins = tuple(begin for other in closure.WORLDS if other != kind for begin in closure.WORLDS[other])
+        begins = of_others(kind)
         others = {name for name in every if f"{dotted(name)}.".startswith(begins)}
         assert others, "without a kind both are followed"
         assert own == every - others
         assert any(f"/worlds/{kind}/" in name for name in own)
         assert "src/headroom/worlds/open.py" in own
+        assert "src/headroom/agent/text_game.py" not in own or kind != "miniwob"
+        assert not [name for name in own for other in closure.WORLDS if other != kind and f"/worlds/{other}/" in name]
 
 
 @pytest.mark.parametrize(
@@ -160,7 +167,7 @@ def test_a_job_whose_settings_name_no_world_rests_on_none(stage: str) -> None:
 @pytest.mark.parametrize("kind", sorted(closure.WORLDS))
 def test_what_a_closure_leaves_out_is_not_loaded(kind: str) -> None:
     """By any stage, before it opens its world: that it opens no other is what ``headroom.worlds.open`` is for."""
-    others = tuple(begin for other in closure.WORLDS if other != kind for begin in closure.WORLDS[other])
+    others = of_others(kind)
     script = (
         f"import sys, {', '.join(f'headroom.{stage}' for stage in (*WORLD_STAGES, 'train.sft'))}\n"
         f"print(*[name for name in sys.modules if f'{{name}}.'.startswith({others!r})])"
@@ -171,9 +178,16 @@ def test_what_a_closure_leaves_out_is_not_loaded(kind: str) -> None:
 
 def test_the_kind_of_a_world_is_read_from_a_jobs_settings() -> None:
     assert closure.world_of({"world": {"kind": "alfworld"}}) == "alfworld"
+    assert closure.world_of({"world": {"kind": "hidden_rule"}}) == "hidden_rule"
     assert closure.world_of({"dialect": "text game"}) == "alfworld"
     for other in ({}, {"dialect": "klingon"}, {"world": None}, {"world": {"kind": "mars"}}, None, [], {"world": {}}):
         assert closure.world_of(other) is None
+
+
+def test_a_job_that_names_a_dialect_alone_has_the_same_sources_whichever_of_its_worlds_stands_for_it() -> None:
+    alone = closure.digests("train.sft", world=closure.world_of({"dialect": "text game"}))
+    assert alone == closure.digests("train.sft", world="hidden_rule") == closure.digests("train.sft", world="alfworld")
+    assert "src/headroom/agent/text_game.py" in alone
 
 
 def test_the_kinds_are_those_that_settings_know() -> None:
