@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-ARMS = [f"arm-{number:02}" for number in range(1, 18)]
+ARMS = [f"arm-{number:02}" for number in range(1, 20)]
 SMOKE = ["arm-01", "arm-04", "arm-08"]
 GRAFTED = {"dark-room-smoke": ["arm-04"], "paper": ["arm-04", "arm-05", "arm-13", "arm-14"]}
 ONCE = {
