@@ -23,7 +23,7 @@ from toy_grpo import (
 from headroom.agent.episode import Turn
 from headroom.policy.sampler import TorchSampler
 from headroom.train.batch import microbatches
-from headroom.train.diagnostics import COLUMNS, TIMES, steps_table, timing_table
+from headroom.train.diagnostics import ASKED, COLUMNS, TIMES, steps_table, timing_table
 from headroom.train.groups import step_pages
 from headroom.train.grpo import collect, score
 from headroom.train.optimiser import adamw
@@ -287,7 +287,7 @@ def test_every_step_reports_every_column_and_the_tables_keep_their_types(tmp_pat
     _, run = run_toy(toy_job(), tmp_path)
     steps, timing = steps_table(run.rows), timing_table(run.times)
     assert list(steps.columns) == list(COLUMNS)
-    assert set(run.rows[0]) == set(COLUMNS)
+    assert set(run.rows[0]) == {*COLUMNS, *ASKED}  # the table is without what no step measured
     assert {name: str(dtype) for name, dtype in steps.dtypes.items()} == COLUMNS
     assert list(timing.columns) == ["step", *TIMES]
     assert steps["kl"].isna().all()  # no reference, so no KL; a zero would be a claim
