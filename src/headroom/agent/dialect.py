@@ -157,7 +157,7 @@ class WebPages:
 
 WEB_PAGES = WebPages()
 
-_NAMES = {"miniwob": WEB_PAGES.name, "alfworld": "text game", "hidden_rule": "text game"}
+_NAMES = {"miniwob": WEB_PAGES.name, "alfworld": "text game", "hidden_rule": "hidden rule"}
 
 
 def dialect_of(kind: str) -> Dialect:
@@ -179,11 +179,11 @@ def dialect_named(name: str) -> Dialect:
     """
     if name == WEB_PAGES.name:
         return WEB_PAGES
-    if name != _NAMES["alfworld"]:
-        raise ValueError(f"dialect {name!r} is unknown; known are {', '.join(dict.fromkeys(_NAMES.values()))}")
-    from headroom.agent.text_game import TEXT_GAME  # here: jobs of the other world neither load nor depend on it
+    if name not in _NAMES.values():
+        raise ValueError(f"dialect {name!r} is unknown; known are {', '.join(_NAMES.values())}")
+    from headroom.agent.text_game import TEXT_GAMES  # here: jobs on web pages neither load nor depend on it
 
-    return TEXT_GAME
+    return TEXT_GAMES[name]
 
 
 def read_dialect(folder: Path) -> Dialect:

@@ -41,15 +41,13 @@ _DO = re.compile(rf"\s*{DO}\s+({QUOTED})")
 _STRING = re.compile(QUOTED)
 _PIECE = re.compile(rf"{QUOTED}|\S+")
 
-CARRIED = "what you carry now: its name, such as mug 1, or nothing"
-"""The anchor question of ALFWorld."""
 INSTRUCTIONS = """\
 You play a text game to reach a goal. Each turn you read the goal, what the game said, the commands that it would \
 accept (where it lists them) and your last commands with their outcomes.
 Answer with exactly one line and nothing else:
 do "COMMAND" expect "LOCATION" "OBJECTS" know "ANSWER" sure "TENTHS"
 COMMAND is the command to give, copied from the list where there is one. LOCATION is where you will be after it, \
-such as cabinet 1. OBJECTS is yes if you will see any object there, else no. ANSWER is {question}. TENTHS is a digit \
+such as {place}. OBJECTS is yes if you will see {objects} there, else no. ANSWER is {question}. TENTHS is a digit \
 from 0 to 9: how sure you are that you will reach the goal."""
 
 
@@ -59,10 +57,17 @@ class TextGame:
     merges = False  # as one slot, a command would hide its verb, and an object its kind
     words = TENTHS  # an answer's own, whatever the demonstrations happen to say
 
-    def __init__(self, name: str, question: str) -> None:
-        """``question``: the anchor question of its world, as the end of a sentence that begins with "ANSWER is"."""
+    def __init__(self, name: str, *, place: str, objects: str, question: str) -> None:
+        """A world's own.
+
+        Args:
+            name: see :class:`headroom.agent.dialect.Dialect`.
+            place: a location, for example.
+            objects: what the field OBJECTS is about.
+            question: the anchor question, as the end of a sentence that begins with "ANSWER is".
+        """
         self.name = name
-        self.instructions = INSTRUCTIONS.format(question=question)
+        self.instructions = INSTRUCTIONS.format(place=place, objects=objects, question=question)
 
     def prompt_text(self, observations: Sequence[Observation], actions: Sequence[Action]) -> str:
         """See :class:`headroom.agent.dialect.Dialect`."""
@@ -140,4 +145,17 @@ def _past(action: Action) -> str:
     return past_malformed(action) if action.verb == MALFORMED else f"{DO} {quote(action.text)}"
 
 
-TEXT_GAME = TextGame("text game", CARRIED)
+TEXT_GAME = TextGame(
+    "text game",
+    place="cabinet 1",
+    objects="any object",
+    question="what you carry now: its name, such as mug 1, or nothing",
+)
+"""ALFWorld's."""
+HIDDEN_RULE = TextGame(
+    "hidden rule",
+    place="kitchen",
+    objects="a device that is on",
+    question="how many devices were on when you last saw them: a number from 0 on",
+)
+TEXT_GAMES = {game.name: game for game in (TEXT_GAME, HIDDEN_RULE)}

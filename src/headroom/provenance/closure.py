@@ -40,9 +40,8 @@ ENGINES: Mapping[str, tuple[str, ...]] = {
 }
 """Kind of world -> the packages that play it."""
 
-DIALECTS = {"web pages": "miniwob", "text game": "alfworld"}
-"""What an agent is taught to read and write -> a kind of world that it is for; a test holds it to the agent's own. A
-job that names its dialect alone opens no world, so the first of those that share one stands for all."""
+DIALECTS = {"web pages": "miniwob", "text game": "alfworld", "hidden rule": "hidden_rule"}
+"""What an agent is taught to read and write -> the kind of world that it is for; a test holds it to the agent's own."""
 
 WITHOUT_EFFECT = ("headroom.config.", "headroom.provenance.")
 """Modules that cannot change a result. Records say how it was made; the settings' models reach a job only through the
@@ -75,7 +74,7 @@ def _imports(path: Path, name: str, is_package: bool) -> frozenset[str]:
 
 
 def world_of(content: object) -> str | None:
-    """The kind of the world that a job's settings (their JSON) name, or one whose dialect they name; None without
+    """The kind of the world that a job's settings (their JSON) name, or the one whose dialect they name; None without
     either, or where it is not known."""
     if isinstance(content, dict) and content.get("dialect") in DIALECTS:
         return DIALECTS[content["dialect"]]

@@ -18,7 +18,7 @@ from headroom.agent.dialect import (
     read_dialect,
 )
 from headroom.agent.spoken import FILE, check_same_dialect, write_spoken
-from headroom.agent.text_game import LOCATION, OBJECTS, TEXT_GAME
+from headroom.agent.text_game import HIDDEN_RULE, LOCATION, OBJECTS, TEXT_GAME
 from headroom.agent.tokenizer import Turn
 from headroom.provenance.closure import DIALECTS, WORLDS
 from headroom.worlds.base import Action, Element, Observation, Outcome
@@ -315,7 +315,8 @@ def test_two_checkpoints_of_two_worlds_are_no_pair(tmp_path: Path) -> None:
 def test_each_world_has_its_dialect() -> None:
     assert dialect_of("miniwob") is dialect_named("web pages") is WEB_PAGES
     assert dialect_of("alfworld") is dialect_named("text game") is TEXT_GAME
-    assert dialect_of("hidden_rule") is TEXT_GAME
+    assert dialect_of("hidden_rule") is dialect_named("hidden rule") is HIDDEN_RULE
+    assert "ANSWER is how many devices were on" in HIDDEN_RULE.instructions
     assert {dialect_of(kind).name for kind in WORLDS} == DIALECTS.keys()
     assert all(dialect_of(kind).name == name for name, kind in DIALECTS.items())
     with pytest.raises(ValueError, match=r"world\.kind 'chess'"):

@@ -180,14 +180,16 @@ def test_the_kind_of_a_world_is_read_from_a_jobs_settings() -> None:
     assert closure.world_of({"world": {"kind": "alfworld"}}) == "alfworld"
     assert closure.world_of({"world": {"kind": "hidden_rule"}}) == "hidden_rule"
     assert closure.world_of({"dialect": "text game"}) == "alfworld"
+    assert closure.world_of({"dialect": "hidden rule"}) == "hidden_rule"
     for other in ({}, {"dialect": "klingon"}, {"world": None}, {"world": {"kind": "mars"}}, None, [], {"world": {}}):
         assert closure.world_of(other) is None
 
 
-def test_a_job_that_names_a_dialect_alone_has_the_same_sources_whichever_of_its_worlds_stands_for_it() -> None:
-    alone = closure.digests("train.sft", world=closure.world_of({"dialect": "text game"}))
-    assert alone == closure.digests("train.sft", world="hidden_rule") == closure.digests("train.sft", world="alfworld")
-    assert "src/headroom/agent/text_game.py" in alone
+def test_a_job_that_names_a_dialect_alone_has_the_sources_of_its_world() -> None:
+    for dialect, kind in closure.DIALECTS.items():
+        alone = closure.digests("train.sft", world=closure.world_of({"dialect": dialect}))
+        assert alone == closure.digests("train.sft", world=kind)
+        assert ("src/headroom/agent/text_game.py" in alone) == (kind != "miniwob")
 
 
 def test_the_kinds_are_those_that_settings_know() -> None:
