@@ -165,7 +165,8 @@ def words_to_draw(codec: Codec) -> Sequence[str]:
     """
     if not isinstance(codec, SlotCodec):
         return WORDS
-    words = sorted(word for word in codec.closed_words if word.isalnum())
+    forced = codec.dialect.words  # the answer's own, in the vocabulary whatever was demonstrated
+    words = sorted(word for word in codec.closed_words if word.isalnum() and word not in forced)
     if not words:
         raise ValueError("auxiliary.kind random_words: the policy has no closed-class word; lower model.closed_share")
     return words

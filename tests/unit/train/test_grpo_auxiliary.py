@@ -18,7 +18,7 @@ from headroom.policy.sampler import TorchSampler
 from headroom.train.auxiliary import COLUMNS as AUXILIARY
 from headroom.train.auxiliary import Targets, targets
 from headroom.train.batch import microbatches
-from headroom.train.diagnostics import COLUMNS, steps_table
+from headroom.train.diagnostics import ASKED, COLUMNS, steps_table
 from headroom.train.grpo import collect
 from headroom.train.rollout import PhaseSeconds
 from headroom.train.trainee import Trainee
@@ -160,7 +160,7 @@ def test_every_kind_trains_where_everything_fails_and_resumes_to_the_byte(tmp_pa
     assert not torch.equal(weights(whole), weights(game_policy()))
     assert rest.rows == run.rows
     assert all(row["live_groups"] == 0.0 and row["updates"] == 2 for row in run.rows)
-    assert set(run.rows[0]) == {*COLUMNS, *AUXILIARY}
+    assert set(run.rows[0]) == {*COLUMNS, *ASKED, *AUXILIARY}
     table = steps_table(run.rows)
     assert {name: str(table[name].dtype) for name in AUXILIARY} == AUXILIARY
     assert (table["auxiliary_loss"] > 0).all()
@@ -170,7 +170,7 @@ def test_every_kind_trains_where_everything_fails_and_resumes_to_the_byte(tmp_pa
 def test_a_run_without_it_has_the_columns_and_the_weights_that_it_had(tmp_path: Path) -> None:
     policy, run = run_game(game_job(), tmp_path / "default")
     other, _ = run_game(game_job(auxiliary={"kind": "none", "weight": 9.0}), tmp_path / "none")
-    assert list(steps_table(run.rows).columns) == list(COLUMNS)
+    assert list(steps_table(run.rows).columns) == [*COLUMNS, *ASKED]
     assert torch.equal(weights(policy), weights(other))
 
 
