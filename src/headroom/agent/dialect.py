@@ -1,4 +1,4 @@
-"""What differs between worlds in what an agent reads and writes: one dialect a world, though worlds may share it.
+"""What differs between worlds in what an agent reads and writes: one dialect a world.
 
 A checkpoint carries the name of its dialect (:mod:`headroom.agent.spoken`), because its policy knows no other; a
 released model, which carries none, is asked as an agent of web pages.
