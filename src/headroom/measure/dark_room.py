@@ -7,7 +7,7 @@ of a run is Wilson's (1927) for the episodes of *one* validation ("wilson"); tha
 is Student's t over their endpoints ("seeds", :func:`intervals.seed_interval`), and of an arm with one seed that of its
 run. Beside the endpoint stand, over the same validations, the prediction score, the share of right answers to the
 anchor question (``anchor_score``), the confidence that the agent says and the turns; and over the training steps since
-the first of them the share of episodes that ran to the turn limit (``horizon_share``).
+the validation before them the share of episodes that ran to the turn limit (``horizon_share``).
 
 ``warning_step``: finished training steps when :func:`headroom.train.dark_room.early_warning` first held (entropy
 fallen, predictions right, episodes at the turn limit, all at once). Empty: it never did, or the run predicts nothing.
@@ -70,10 +70,15 @@ def warned(steps: pd.DataFrame) -> float:
 
 
 def endpoint(course: pd.DataFrame, warning: float, last: int, confidence: float) -> dict[str, Any]:
-    """The row of one run from its :func:`curve`; with fewer validations than ``last``, of those there are."""
+    """The row of one run from its :func:`curve`; with fewer validations than ``last``, of those there are.
+
+    The success of a run that ends without finite probabilities is 0: what it was before is no part of its end.
+    """
     end = course.tail(last)
     scored = end.loc[end["episodes"] > 0, "episodes"].mean()
     means = {name: float(end[name].mean()) for name in MEANS}
+    if len(end) and end["episodes"].iloc[-1] == 0 and end["excluded"].iloc[-1] == 0:
+        means["success"] = 0.0
     bounds = wilson(means["success"], float(scored), confidence)
     return {
         "validations": len(end),

@@ -17,7 +17,7 @@ from typing import Annotated
 
 import typer
 
-from headroom.agent.spoken import check_same_dialect
+from headroom.agent.spoken import check_same_dialect, spoken
 from headroom.measure import groups
 from headroom.measure.adapted import with_shared_tower
 from headroom.measure.edit import Edit, Swap, check_pair, delta_norm, edited, random_control
@@ -33,7 +33,8 @@ def write_graft(base: Checkpoint, donor: Checkpoint, edit: Edit, output: Path) -
         ValueError: the pair does not fit, or ``output`` exists and is not empty; nothing is written then.
     """
     check_pair(base, donor)
-    check_same_dialect(base.folder, donor.folder)
+    if spoken(base.folder) is not None and spoken(donor.folder) is not None:  # a released model names none
+        check_same_dialect(base.folder, donor.folder)
     check_tokenizers(base.folder, donor.folder)
     with new_folder(output) as part:
         for file in base.files:

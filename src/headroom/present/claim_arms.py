@@ -15,6 +15,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from headroom.measure.intervals import Interval, seed_interval
@@ -54,6 +55,11 @@ class Share:
         return 100 * self.value, 100 * self.low, 100 * self.high
 
 
+def agree(values: npt.NDArray[np.float64]) -> bool:
+    """Whether values are one number, but for rounding: then their deviation is no measure of anything."""
+    return len(values) == 1 or bool(np.ptp(values) < 1e-9)
+
+
 def missing(tables: Tables, *arms: str) -> Finding | None:
     """That the claim was not run, if no run of one of the arms was made; None if all were."""
     made, listed = set(tables["arms"]["arm"]), set(tables["runs"]["arm"])
@@ -80,7 +86,7 @@ def share(tables: Tables, arm: str, column: str = "success") -> Share:
     values, episodes = runs[column].to_numpy(np.float64), runs["episodes"].to_numpy(np.float64)
     mean = float(values.mean())
     found = seed_interval(values, tables.confidence)
-    if len(values) == 1 or np.ptp(values) == 0:
+    if agree(values):
         found = wilson(mean, float(episodes.sum()), tables.confidence)
     elif not math.isnan(mean):
         found = Interval(max(found.low, 0.0), min(found.high, 1.0), found.method)
@@ -96,7 +102,7 @@ def difference(tables: Tables, arm: str, other: str, column: str = "success") ->
     first, second = first.loc[seeds], second.loc[seeds]
     values = (first[column] - second[column]).to_numpy(np.float64)
     mean = float(values.mean())
-    if len(seeds) > 1 and np.ptp(values) > 0:
+    if not agree(values):
         found = seed_interval(values, tables.confidence)
         return Share(mean, max(found.low, -1.0), min(found.high, 1.0), "paired", len(seeds))
     one, two = (float(own[column].mean()) for own in (first, second))

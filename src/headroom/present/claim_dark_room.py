@@ -2,7 +2,8 @@
 
 Where the words say only what reproduces a claim, it is *not reproduced* if an interval lies wholly on the other side
 of its bound; an equivalence, if an interval excludes zero and is not within the margin. Intervals are those of
-:mod:`headroom.present.claim_arms`; a claim about an arm that was not made is not run.
+:mod:`headroom.present.claim_arms`; a claim about an arm that was not made is not run. Where the baseline itself ends
+under 5%, nothing is called a collapse.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from headroom.measure.mechanism import COLLAPSED
 from headroom.measure.shares import wilson
 from headroom.present.claim_arms import (
     Share,
+    agree,
     apart,
     collapsed,
     difference,
@@ -41,6 +43,8 @@ def arm_collapses(tables: Tables, *, arm: str, baseline: str, seeds: int) -> Fin
         return gone
     success, better = share(tables, arm), difference(tables, arm, baseline, "prediction_score")
     text = f"success {success.said}; prediction score above the baseline's by {better.said}"
+    if dead := _dead(tables, baseline):
+        return undecided(f"{dead}; {text}")
     if better.seeds < seeds:
         return undecided(f"{better.seeds} of {seeds} training seeds that both arms have; {text}")
     yes = collapsed(success) and better.low > 0
@@ -98,10 +102,17 @@ def _validations(tables: Tables, arm: str) -> list[tuple[int, Interval]]:
         values = rows["success"].to_numpy(np.float64)
         if len(rows) < own["run"].nunique():
             continue
-        exact = len(values) == 1 or np.ptp(values) == 0
-        one = wilson(float(values.mean()), float(rows["episodes"].sum()), tables.confidence)
-        found.append((int(str(step)), one if exact else seed_interval(values, tables.confidence)))
+        silent = (rows["episodes"] == 0) & (rows["excluded"] == 0)  # no probabilities: none of the pages was won
+        episodes = rows["episodes"].mask(silent, own["episodes"].max())
+        one = wilson(float(values.mean()), float(episodes.sum()), tables.confidence)
+        found.append((int(str(step)), one if agree(values) else seed_interval(values, tables.confidence)))
     return found
+
+
+def _dead(tables: Tables, baseline: str) -> str:
+    """Why nothing is called a collapse, or "": the baseline's own end."""
+    end = share(tables, baseline)
+    return f"the arm {baseline} itself ends at {end.said}" if end.value < COLLAPSED else ""
 
 
 def lies_between(tables: Tables, *, arm: str, lower: str, upper: str) -> Finding:
@@ -166,6 +177,8 @@ def noise_tells(tables: Tables, *, noise: str, baseline: str, signal: str) -> Fi
         f"success with noise {success.said}; against {baseline} {same.said}; success with the {signal} {ends.said}; "
         f"margin {100 * tables.margin:g}"
     )
+    if dead := _dead(tables, baseline):
+        return undecided(f"{dead}; {text}")
     told = {(True, False): "the normaliser is at fault", (False, True): "predictability is at fault"}
     said = told.get((normaliser, predictability), "undecided")
     verdict = decide(yes=said != "undecided", no=False)
@@ -188,7 +201,12 @@ def warned_in_time(tables: Tables, *, baseline: str) -> Finding:
     if not dark.any() or dark.all():
         return undecided(f"{int(dark.sum())} of {counted(len(runs), 'run')} collapsed: there is nothing to tell apart")
     lows = {step: bounds.low for step, bounds in _validations(tables, baseline)}
-    in_time = [bool(runs.loc[run, "warning_step"] < _left(tables, str(run), lows)) for run in runs.index[dark]]
+    left = {run: _left(tables, str(run), lows) for run in runs.index[dark]}
+    if unseen := [str(run) for run, step in left.items() if step == float("inf")]:
+        return undecided(
+            f"success of {', '.join(unseen)} never leaves the baseline's interval, so no warning is in time"
+        )
+    in_time = [bool(runs.loc[run, "warning_step"] < step) for run, step in left.items()]
     false_alarms = int(runs.loc[~dark, "warning_step"].notna().sum())
     by_entropy = int(entropy[~dark].notna().sum())
     yes = all(in_time) and not false_alarms and by_entropy > 0
@@ -200,12 +218,16 @@ def warned_in_time(tables: Tables, *, baseline: str) -> Finding:
 
 
 def _left(tables: Tables, run: str, lows: dict[int, float]) -> float:
-    """The first of the validations at a run's end that all lie below the baseline's interval; infinite if none does."""
+    """The first of the validations at a run's end that all lie below the baseline's interval; infinite if none does.
+
+    A run that ended between two validations of the baseline is held to the one before.
+    """
     table = tables["validation"]
     own = table[table["run"] == run].sort_values("step", ascending=False)
     left = float("inf")
     for step, success in zip(own["step"], own["success"], strict=True):
-        if not success < lows.get(int(step), float("nan")):
+        before = [known for known in lows if known <= step]
+        if not before or not success < lows[max(before)]:
             break
         left = float(step)
     return left

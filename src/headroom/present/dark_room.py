@@ -132,7 +132,8 @@ def _courses(axes: Axes, curves: pd.DataFrame, column: str, arms: list[str]) -> 
         colour, line = _look(arm)
         for _, run in own.groupby("run", sort=True):
             axes.plot(run["step"], run[column], line, color=colour, linewidth=0.5, alpha=0.4)
-        middle = own.groupby("step")[column].mean()
+        steps = own.groupby("step")[column]
+        middle = steps.mean()[steps.size() == own["run"].nunique()]  # a run that diverged ends at a step of its own
         axes.plot(middle.index, middle, line, color=colour, linewidth=1.5)
 
 

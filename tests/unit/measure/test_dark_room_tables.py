@@ -115,6 +115,13 @@ def test_a_policy_that_can_play_no_more_counts_as_failure_and_not_as_missing() -
     assert dark_room.endpoint(course, math.nan, 2, 0.95)["success"] == 0.0
 
 
+def test_what_a_run_was_before_it_lost_its_probabilities_is_no_part_of_its_end() -> None:
+    course = dark_room.curve(steps(), validation([0.5, 0.5, 0.5, 0.5, None]))
+    found = dark_room.endpoint(course, math.nan, 4, 0.95)
+    assert (found["success"], found["success_low"]) == (0.0, 0.0)
+    assert found["success_high"] == pytest.approx(dark_room.wilson(0.0, 32, 0.95).high)
+
+
 def test_an_infrastructure_failure_is_no_silence() -> None:
     table = validation([0.5, None]).assign(excluded=[0, 32])
     assert math.isnan(dark_room.curve(steps(), table)["success"].iloc[1])

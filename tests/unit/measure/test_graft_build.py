@@ -216,6 +216,16 @@ def test_a_pair_with_other_vocabularies_is_refused(make_checkpoint, tmp_path):
         build(base, donor, ["attention"], tmp_path / "graft")
 
 
+def test_a_released_model_is_a_pair_with_any_donor_and_two_worlds_are_none(make_checkpoint, tmp_path):
+    base, donor = (make_checkpoint(seed=seed)[1] for seed in (0, 10))
+    (donor / "agent.json").write_text('{"dialect": "text game"}')
+    with pytest.raises(ValueError, match="not a pair of one run"):
+        build(base, donor, ["attention"], tmp_path / "graft")
+    (base / "agent.json").unlink()
+    build(base, donor, ["attention"], tmp_path / "graft")
+    assert not (tmp_path / "graft" / "agent.json").exists()
+
+
 def test_an_occupied_output_folder_is_left_alone(make_checkpoint, tmp_path):
     base, donor = (make_checkpoint(seed=seed)[1] for seed in (0, 10))
     (tmp_path / "graft").mkdir()

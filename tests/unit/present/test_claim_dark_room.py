@@ -54,7 +54,15 @@ def study(ends: Ends, *, listed: tuple[str, ...] = (), episodes: int = EPISODES,
 def courses(**arms: list[list[float]]) -> pd.DataFrame:
     """``validation.csv``: arm -> the successes of each seed, a validation every 5 steps."""
     rows = [
-        {"run": f"{arm} {seed}", "arm": arm, "seed": seed, "step": 5 * n, "episodes": EPISODES, "success": value}
+        {
+            "run": f"{arm} {seed}",
+            "arm": arm,
+            "seed": seed,
+            "step": 5 * n,
+            "episodes": EPISODES,
+            "excluded": 0,
+            "success": value,
+        }
         for arm, runs in arms.items()
         for seed, values in enumerate(runs)
         for n, value in enumerate(values)
@@ -205,6 +213,20 @@ def test_an_annealed_arm_stays_in_the_dark_only_if_no_later_validation_leaves_it
         assert "Wilson" in found.detail, "one validation of 32 games cannot exclude 5%"
 
 
+def test_a_validation_of_a_policy_that_can_play_no_more_counts_as_lost() -> None:
+    course = courses(annealed=[[0.5, 0.0, 0.0, 0.0]] * 3)
+    course.loc[course["step"] == 15, "episodes"] = 0
+    tables = study({"annealed": [0.0, 0.0, 0.0]}, validation=course)
+    assert dark.stays_collapsed(tables, arm="annealed").verdict == YES
+
+
+def test_nothing_is_a_collapse_where_the_baseline_has_none_to_fall_from() -> None:
+    assert collapse({"baseline": [0.04, 0.02, 0.03]} | DARK, [0.97, 0.98, 0.99]) == OPEN
+    tables = study({"baseline": [0.04, 0.02, 0.03], "noise": [0.0, 0.001, 0.0]} | DARK)
+    found = dark.noise_tells(tables, noise="noise", baseline="baseline", signal="prediction")
+    assert (found.verdict, "itself ends at 3.0" in found.detail) == (OPEN, True)
+
+
 @pytest.mark.parametrize(
     ("ends", "lengths", "verdict"),
     [
@@ -304,6 +326,22 @@ def test_a_warning_is_in_time_before_success_leaves_the_baselines_interval() -> 
     assert warnings(calm | {"prediction": [4.0, 9.0]}, alarm | calm) == NO, "the entropy alone would do"
 
 
+def test_a_run_that_never_left_the_baselines_interval_cannot_be_warned_of_in_time() -> None:
+    signs = pd.DataFrame(
+        {"run": ["baseline 0", "prediction 0"], "arm": ["baseline", "prediction"], "entropy_step": 5.0}
+    )
+    ends = {"baseline": [0.2], "prediction": [0.0]}
+    warned = {"prediction": [44.0]}
+    low = courses(baseline=[[0.2, 0.0, 0.0]], prediction=[[0.2, 0.0, 0.0]])
+    found = dark.warned_in_time(study(ends, warning_step=warned, validation=low, signs=signs), baseline="baseline")
+    assert (found.verdict, "never leaves" in found.detail) == (OPEN, True)
+    # A run that ended between two validations is held to the one before: it fell at 5, long before the warning.
+    fell = courses(baseline=[[0.6, 0.6, 0.6, 0.6]], prediction=[[0.6, 0.0, 0.0]])
+    fell.loc[(fell["arm"] == "prediction") & (fell["step"] == 10), "step"] = 12
+    found = dark.warned_in_time(study(ends, warning_step=warned, validation=fell, signs=signs), baseline="baseline")
+    assert found.verdict == NO
+
+
 def test_without_a_collapse_there_is_nothing_to_warn_of() -> None:
     tables = study(BASE, signs=pd.DataFrame({"run": [], "arm": [], "entropy_step": []}))
     assert dark.warned_in_time(tables, baseline="baseline").verdict == OPEN
@@ -349,6 +387,15 @@ def test_a_difference_is_paired_by_seed_and_of_one_seed_newcombes() -> None:
     assert (alike.low, alike.high) == pytest.approx(pooled), "seeds that agree exactly leave Student's t no width"
     tables["arms"].loc[tables["arms"]["arm"] == "c", "seed"] = 7
     assert math.isnan(difference(tables, "a", "c").low)
+
+
+def test_differences_that_agree_but_for_rounding_take_the_interval_of_their_episodes() -> None:
+    ends = {"baseline": [8 / 80, 4 / 80, 16 / 80], "arm": [12 / 80, 8 / 80, 20 / 80]}
+    values = [one - other for one, other in zip(ends["arm"], ends["baseline"], strict=True)]
+    assert 0 < np.ptp(values) < 1e-15
+    found = difference(study(ends, episodes=80), "arm", "baseline")
+    assert found.method == "newcombe"
+    assert found.high - found.low > 0.1
 
 
 def test_a_claim_about_an_arm_that_is_not_there_was_not_run_and_says_which() -> None:
