@@ -127,15 +127,20 @@ def lies_between(tables: Tables, *, arm: str, lower: str, upper: str) -> Finding
     return Finding(verdict, *below.points, "points", _n(below), text)
 
 
-def no_arm_harms(tables: Tables, *, arms: Sequence[str], baseline: str) -> Finding:
-    """Of no arm does the difference to the baseline leave harm of the margin open."""
-    if gone := missing(tables, *arms, baseline):
+def no_arm_harms(tables: Tables, *, arms: Sequence[str], baseline: str, over: str = "") -> Finding:
+    """Of no arm does the difference to the baseline leave harm of the margin open.
+
+    ``over``: the arm above which the baseline must lie itself, where the claim is about its gain.
+    """
+    if gone := missing(tables, *arms, baseline, *([over] if over else [])):
         return gone
     found = {arm: difference(tables, arm, baseline) for arm in arms}
     worst = min(found.values(), key=lambda one: (one.value, one.low))
     yes = all(one.low > -tables.margin for one in found.values())
     no = any(harms(one, tables.margin) for one in found.values())
     text = "; ".join(f"{arm} against {baseline} {one.said}" for arm, one in found.items())
+    if over and (gained := difference(tables, baseline, over)).low <= 0:
+        return undecided(f"no gain to explain: {baseline} against {over} {gained.said}; {text}")
     return Finding(
         decide(yes=yes, no=no), *worst.points, "points", _n(worst), f"{text}; margin {100 * tables.margin:g}"
     )

@@ -99,7 +99,8 @@ def draw(table: pd.DataFrame) -> tuple[Figure, str]:
         _courses(axes, curves, column, list(ends["arm"]))
         axes.set_title(title)
         axes.set_xlabel("GRPO step")
-        axes.set_ylim(-0.03, 1.03)
+        highest = 1.0 if column == "prediction_score" else min(1.0, 1.2 * max(float(curves[column].max()), 0.1))
+        axes.set_ylim(-0.03 * highest, 1.03 * highest)
     sns.despine(figure)
     return figure, _caption(ends, table)
 
@@ -118,7 +119,8 @@ def _endpoints(axes: Axes, ends: pd.DataFrame, runs: pd.DataFrame) -> None:
         form = MARKERS[0] if row.seeds > 1 else MARKERS[1]
         axes.errorbar(100 * row.success, place, xerr=arms, fmt=form, color=colour, elinewidth=0.9)
     axes.set_yticks(places, list(ends["arm"]))
-    axes.set_xlim(-3, 103)
+    highest = 100 * min(1.0, 1.1 * float(ends[["success", "success_high"]].max(axis=None)))
+    axes.set_xlim(-0.03 * highest, 1.03 * highest)
     axes.set_title("success at the end")
     axes.set_xlabel("mean of the last validations (%)")
 

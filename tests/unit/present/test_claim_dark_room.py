@@ -213,6 +213,17 @@ def test_an_annealed_arm_stays_in_the_dark_only_if_no_later_validation_leaves_it
         assert "Wilson" in found.detail, "one validation of 32 games cannot exclude 5%"
 
 
+def test_a_placebo_explains_a_gain_only_where_there_is_one() -> None:
+    def said(auxiliary: list[float]) -> str:
+        ends = BASE | {"auxiliary": auxiliary, "shuffled": [value + 0.001 for value in auxiliary]}
+        ends["shuffled"][0] += 0.001
+        return dark.no_arm_harms(study(ends), arms=["shuffled"], baseline="auxiliary", over="baseline").verdict
+
+    assert said([0.70, 0.72, 0.69]) == YES
+    assert said([0.0, 0.001, 0.0]) == OPEN
+    assert said([0.50, 0.52, 0.49]) == OPEN
+
+
 def test_a_validation_of_a_policy_that_can_play_no_more_counts_as_lost() -> None:
     course = courses(annealed=[[0.5, 0.0, 0.0, 0.0]] * 3)
     course.loc[course["step"] == 15, "episodes"] = 0
