@@ -1,13 +1,14 @@
 """The dark room in four tables: every arm's endpoint from its validation, its course, and what its failing groups paid.
 
-``dark_room.csv`` has a row a run and, below them, a row an arm (``row``: run | arm). The *endpoint* is the mean success
-of a run's last validations (``last`` of them, as in arXiv 2607.21273); a policy that has no finite probabilities any
-more plays nothing and counts as 0. All validations play the same pages, so they are no independent draws: the interval
-of a run is Wilson's (1927) for the episodes of *one* validation ("wilson"); that of an arm with several training seeds
-is Student's t over their endpoints ("seeds", :func:`intervals.seed_interval`), and of an arm with one seed that of its
-run. Beside the endpoint stand, over the same validations, the prediction score, the share of right answers to the
-anchor question (``anchor_score``), the confidence that the agent says and the turns; and over the training steps since
-the validation before them the share of episodes that ran to the turn limit (``horizon_share``).
+``dark_room.csv`` has a row a run and, below them, a row an arm (``row``: run | arm). The *endpoint* is the mean
+success of a run's last validations (``last`` of them, as in arXiv 2607.21273); a policy that has no finite
+probabilities any more plays nothing and counts as 0. All validations play the same pages, so they are no independent
+draws: the interval of a run is Wilson's (1927) for the episodes of *one* validation ("wilson"); that of an arm with
+several training seeds is Student's t over their endpoints ("seeds", :func:`intervals.seed_interval`), and of an arm
+with one seed that of its run. Seeds that agree exactly leave Student's t no width: there it is Wilson's for one
+validation of each. Beside the endpoint stand, over the same validations, the prediction score, the share of right
+answers to the anchor question (``anchor_score``), the confidence that the agent says and the turns; and over the
+training steps since the validation before them the share of episodes that ran to the turn limit (``horizon_share``).
 
 ``warning_step``: finished training steps when :func:`headroom.train.dark_room.early_warning` first held (entropy
 fallen, predictions right, episodes at the turn limit, all at once). Empty: it never did, or the run predicts nothing.
@@ -31,8 +32,8 @@ import typer
 from headroom.config.jobs import DarkRoomArm, DarkRoomJob, load_job
 from headroom.files import write_csv
 from headroom.measure.failing_groups import GROUPS, group_rows, signs
-from headroom.measure.intervals import Interval, seed_interval
-from headroom.measure.shares import wilson
+from headroom.measure.intervals import seed_interval
+from headroom.measure.shares import agree, wilson
 from headroom.train.dark_room import early_warning
 
 SAID = ["prediction_score", "anchor_score", "confidence"]
@@ -94,10 +95,9 @@ def endpoint(course: pd.DataFrame, warning: float, last: int, confidence: float)
 
 def arm_row(runs: pd.DataFrame, confidence: float) -> dict[str, Any]:
     """The row of one arm from those of its runs."""
-    bounds = seed_interval(runs["success"].to_numpy(dtype=np.float64), confidence)
-    if len(runs) == 1:
-        only = runs.iloc[0]
-        bounds = Interval(only["success_low"], only["success_high"], only["interval_method"])
+    ends = runs["success"].to_numpy(dtype=np.float64)
+    scored = float(runs["episodes"].sum())
+    bounds = wilson(float(ends.mean()), scored, confidence) if agree(ends) else seed_interval(ends, confidence)
     return {
         "seeds": len(runs),
         "validations": int(runs["validations"].min()),

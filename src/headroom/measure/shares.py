@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+import numpy.typing as npt
 from scipy import stats
 
 from headroom.measure.intervals import Interval
+
+
+def agree(values: npt.NDArray[np.float64]) -> bool:
+    """Whether values are one number, but for rounding: then their deviation is no measure of anything."""
+    return len(values) == 1 or bool(np.ptp(values) < 1e-9)
 
 
 def wilson(share: float, episodes: float, confidence: float) -> Interval:

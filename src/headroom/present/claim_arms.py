@@ -15,12 +15,11 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from headroom.measure.intervals import Interval, seed_interval
 from headroom.measure.mechanism import COLLAPSED
-from headroom.measure.shares import newcombe, wilson
+from headroom.measure.shares import agree, newcombe, wilson
 from headroom.present.claim_tables import NOT_RUN, Finding, Tables
 from headroom.present.tables import counted
 
@@ -53,11 +52,6 @@ class Share:
     def points(self) -> tuple[float, float, float]:
         """Value and interval in percentage points."""
         return 100 * self.value, 100 * self.low, 100 * self.high
-
-
-def agree(values: npt.NDArray[np.float64]) -> bool:
-    """Whether values are one number, but for rounding: then their deviation is no measure of anything."""
-    return len(values) == 1 or bool(np.ptp(values) < 1e-9)
 
 
 def missing(tables: Tables, *arms: str) -> Finding | None:

@@ -14,10 +14,9 @@ import numpy as np
 
 from headroom.measure.intervals import Interval, seed_interval
 from headroom.measure.mechanism import COLLAPSED
-from headroom.measure.shares import wilson
+from headroom.measure.shares import agree, wilson
 from headroom.present.claim_arms import (
     Share,
-    agree,
     apart,
     collapsed,
     difference,

@@ -116,10 +116,18 @@ def _endpoints(axes: Axes, ends: pd.DataFrame, runs: pd.DataFrame) -> None:
         own = runs[runs["arm"] == row.arm]
         axes.plot(100 * own["success"], np.full(len(own), place - 0.22), "o", color=colour, mfc="white", markersize=3)
         arms = spans([100 * row.success], [100 * row.success_low], [100 * row.success_high])
-        form = MARKERS[0] if row.seeds > 1 else MARKERS[1]
+        form = MARKERS[0] if row.interval_method == "seeds" else MARKERS[1]
         axes.errorbar(100 * row.success, place, xerr=arms, fmt=form, color=colour, elinewidth=0.9)
     axes.set_yticks(places, list(ends["arm"]))
-    highest = 100 * min(1.0, 1.1 * float(ends[["success", "success_high"]].max(axis=None)))
+    highest = 100 * min(
+        1.0,
+        1.1
+        * float(
+            ends[["success", "success_high"]]
+            .to_numpy(np.float64)
+            .max(initial=0.1, where=ends[["success", "success_high"]].notna())
+        ),
+    )
     axes.set_xlim(-0.03 * highest, 1.03 * highest)
     axes.set_title("success at the end")
     axes.set_xlabel("mean of the last validations (%)")
@@ -149,9 +157,9 @@ def _caption(ends: pd.DataFrame, table: pd.DataFrame) -> str:
         f"{first['world']}. Left: success of {counted(len(ends), 'arm')} ({counted(len(runs), 'run')}) at the end of "
         f"training, mean of the last {counted(int(ends['validations'].min()), 'validation')} of "
         f"{ends['episodes'].min():.0f} scored episodes each, sampled. Open points: training seeds. Filled circles: "
-        f"arms with several seeds, {share} interval by Student's t over seeds; squares: one seed, {share} Wilson "
-        "interval of one validation's episodes, which all validations repeat. Middle: success at each validation (0 to "
-        "1). Right: how right the agent's predictions of the next observation are (0 to 1): all arms are scored, those "
+        f"arms with several seeds, {share} interval by Student's t over seeds; squares: one seed, or seeds that "
+        f"agree exactly, {share} Wilson interval of the episodes of one validation each, which all validations "
+        "repeat. Middle: success at each validation (0 to 1). Right: how right the agent's predictions of the next observation are (0 to 1): all arms are scored, those "
         "called prediction are paid for it; thin: a run, thick: the mean of an arm, dashed: without "
         "division by the deviation. No interval is drawn there. Warnings of a collapse (entropy halved, predictions "
         f"right and episodes at the turn limit, all at once): {said}."

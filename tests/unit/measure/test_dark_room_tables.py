@@ -169,6 +169,14 @@ def test_an_arm_with_seeds_has_an_interval_over_them_and_one_without_that_of_its
     assert len(curves) == 12
 
 
+def test_seeds_that_agree_exactly_have_the_interval_of_their_episodes() -> None:
+    rows = [dark_room.endpoint(dark_room.curve(steps(), validation([0.5, 0.0])), math.nan, 1, 0.95) for _ in range(3)]
+    found = dark_room.arm_row(pd.DataFrame(rows), 0.95)
+    expected = dark_room.wilson(0.0, 96, 0.95)
+    assert (found["success_low"], found["success_high"]) == (expected.low, expected.high)
+    assert found["interval_method"] == "wilson"
+
+
 def test_the_stage_writes_its_tables_and_refuses_a_run_that_is_not_named(tmp_path: Path) -> None:
     results = tmp_path / "results" / "dark-room-smoke"
     folders = [results / "grpo" / run for run in ARMS]
