@@ -119,15 +119,7 @@ def _endpoints(axes: Axes, ends: pd.DataFrame, runs: pd.DataFrame) -> None:
         form = MARKERS[0] if row.interval_method == "seeds" else MARKERS[1]
         axes.errorbar(100 * row.success, place, xerr=arms, fmt=form, color=colour, elinewidth=0.9)
     axes.set_yticks(places, list(ends["arm"]))
-    highest = 100 * min(
-        1.0,
-        1.1
-        * float(
-            ends[["success", "success_high"]]
-            .to_numpy(np.float64)
-            .max(initial=0.1, where=ends[["success", "success_high"]].notna())
-        ),
-    )
+    highest = 100 * min(1.0, 1.1 * float(np.nanmax([*ends["success"], *ends["success_high"], 0.1])))
     axes.set_xlim(-0.03 * highest, 1.03 * highest)
     axes.set_title("success at the end")
     axes.set_xlabel("mean of the last validations (%)")
@@ -159,10 +151,11 @@ def _caption(ends: pd.DataFrame, table: pd.DataFrame) -> str:
         f"{ends['episodes'].min():.0f} scored episodes each, sampled. Open points: training seeds. Filled circles: "
         f"arms with several seeds, {share} interval by Student's t over seeds; squares: one seed, or seeds that "
         f"agree exactly, {share} Wilson interval of the episodes of one validation each, which all validations "
-        "repeat. Middle: success at each validation (0 to 1). Right: how right the agent's predictions of the next observation are (0 to 1): all arms are scored, those "
-        "called prediction are paid for it; thin: a run, thick: the mean of an arm, dashed: without "
-        "division by the deviation. No interval is drawn there. Warnings of a collapse (entropy halved, predictions "
-        f"right and episodes at the turn limit, all at once): {said}."
+        "repeat. Middle: success at each validation (0 to 1). Right: how right the agent's predictions of the next "
+        "observation are (0 to 1): all arms are scored, those called prediction are paid for it; thin: a run, thick: "
+        "the mean of an arm, dashed: without division by the deviation. No interval is drawn there. Warnings of a "
+        "collapse (entropy halved, predictions right and episodes at the turn limit, all at once): "
+        f"{said}."
     )
 
 
