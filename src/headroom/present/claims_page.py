@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from headroom.present.style import SCALE_LABELS
-from headroom.present.tables import records
+from headroom.present.tables import counted, records
 
 CLAIMS, DEVIATIONS = "claims", "deviations"
 MARKS = {"reproduced": "✔", "not reproduced": "✘", "inconclusive": "?"}
@@ -47,7 +47,7 @@ def markdown(claims: pd.DataFrame) -> str:
         lines.append("| " + " | ".join(_cell(cell) for cell in cells) + " |")
     rest = claims[~claims["verdict"].isin(list(MARKS))]
     if len(rest):
-        lines += ["", f"<details><summary>{len(rest)} claims that this run does not test</summary>", ""]
+        lines += ["", f"<details><summary>{counted(len(rest), 'claim')} that this run does not test</summary>", ""]
         lines += [f"- {row.claim} *{row.verdict}.* {_text(row.detail)}".rstrip() for row in records(rest)]
         lines += ["", "</details>"]
     return "\n".join(lines)
