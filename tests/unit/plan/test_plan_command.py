@@ -141,7 +141,10 @@ def test_a_device_that_is_too_small_is_refused_before_anything_runs(project: Pat
     assert not (project / "results").exists()
 
 
-WITH_GPUS = ("small", "paper", "paper-qwen3-vl-8b", "paper-qwen3-1.7b", "paper-qwen3-4b", "paper-qwen3-8b")
+WITH_GPUS = (
+    "small", "paper", "paper-qwen3-vl-8b", "paper-qwen3-1.7b", "paper-qwen3-4b", "paper-qwen3-8b",
+    "paper-hidden-rule-qwen3-4b",
+)  # fmt: skip
 
 
 def filled(project: Path, scale: str) -> str:
