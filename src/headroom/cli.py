@@ -165,10 +165,12 @@ def claims(
     readme: Annotated[
         bool, typer.Option("--readme", help="Rewrite the tables of README.md from those of the tiny scales.")
     ] = False,
+    every: Annotated[bool, typer.Option("--all", help="Those of the other study, too.")] = False,
 ) -> None:
-    """The verdict on every claim of the papers, and what it rests on."""
+    """The verdict on every claim of the scale's paper, and what it rests on."""
     import pandas as pd
 
+    from headroom.config.load import scale_content
     from headroom.files import write_text
     from headroom.present import claims_page
 
@@ -183,7 +185,14 @@ def claims(
         raise SystemExit(f"headroom: figures/{scale}/data: {error}; type: {making(scale)}") from error
     except ValueError as error:
         raise SystemExit(f"headroom: README.md {error}") from error
-    typer.echo(claims_page.plain(table))
+    content = scale_content(project, scale)
+    study = content.get("study", "gate") if isinstance(content, dict) else "gate"
+    own = table if every else table[table["study"] == study]
+    typer.echo(claims_page.plain(own))
+    if len(own) < len(table):
+        typer.echo(
+            f"{len(table) - len(own)} claims are about the other study and judged at its scales; see them: --all"
+        )
 
 
 @app.command()

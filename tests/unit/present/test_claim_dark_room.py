@@ -12,7 +12,9 @@ import pandas as pd
 import pytest
 from scipy import stats
 from statsmodels.stats.proportion import confint_proportions_2indep, proportion_confint
+from typer.testing import CliRunner
 
+from headroom.cli import app
 from headroom.config.judging import JUDGED_BY
 from headroom.config.resolve import resolve
 from headroom.files import write_csv, write_text
@@ -524,3 +526,16 @@ def test_the_stage_judges_the_study_whose_settings_it_is_given_and_asks_for_its_
     del paths["signs"]
     with pytest.raises(SystemExit, match="the dark room, whose claims also need --signs"):
         main(**given, **paths)
+
+
+def test_the_command_shows_its_own_studys_claims_and_the_others_on_demand(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(PROJECT)
+    noise, null = "A potential of random noise", "In a grid of 18 runs"
+    for scale, own, other in (("hidden-rule-tiny", noise, null), ("tiny", null, noise)):
+        said = CliRunner().invoke(app, ["claims", "--scale", scale]).output
+        assert own in said
+        assert other not in said
+        assert "--all" in said
+        every = CliRunner().invoke(app, ["claims", "--scale", scale, "--all"]).output
+        assert own in every
+        assert other in every
