@@ -198,7 +198,7 @@ def main(
         tables = Tables(paths, rule.equivalence_margin, regimes, *numbers, study=study)
         scale = scale_of(output.absolute())
         found = verdicts(read_claims(claims), tables, scale)
-        chosen = deviation_table(read_deviations(deviations), settings)
+        chosen = deviation_table(read_deviations(deviations), settings, study)
         write_csv(output, found)
         write_csv(table, chosen)
         write_text(html, page(found, chosen, scale))

@@ -10,7 +10,7 @@ import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pandas as pd
 import yaml
@@ -29,6 +29,7 @@ class Deviation(Strict):
     paper: str
     ours: str
     reason: str
+    study: Literal["gate", "dark room"] | None = Field(None, description="The only study that it is about; none: any.")
     values: dict[str, str] = Field(default_factory=dict, description="name in `ours` -> file#key, or a product of two")
 
 
@@ -96,10 +97,12 @@ def _number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def table(rows: Sequence[Deviation], folder: Path) -> pd.DataFrame:
-    """The table of deviations at one scale, with the columns :data:`COLUMNS`."""
+def table(rows: Sequence[Deviation], folder: Path, study: str = "gate") -> pd.DataFrame:
+    """The table of deviations at one scale of a study, with the columns :data:`COLUMNS`."""
     found = []
     for row in rows:
+        if row.study not in (None, study):
+            continue
         values = {name: said(look_up(folder, place)) for name, place in row.values.items()}
         alone = bool(values) and set(values.values()) == {ABSENT}
         ours = ABSENT if alone else row.ours.format(**values)

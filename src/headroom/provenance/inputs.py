@@ -53,7 +53,8 @@ def read_input(name: str, path: Path) -> Input:
     files = manifest.build(path)
     declared = _declared(path)
     if declared is not None and (lines := manifest.differences(declared, files)):
-        raise SystemExit(f"{path}: is not what its manifest says ({lines[0]}); delete the folder and run snakemake")
+        whole = relative(_owner(path) or path)  # a part alone would not be made again
+        raise SystemExit(f"{path}: is not what its manifest says ({lines[0]}); delete {whole} and run snakemake")
     size = sum(item.size for item in files.values())
     return Input(
         name=name, path=relative(path), kind="directory", sha256=manifest.digest(files), size=size, files=files

@@ -291,7 +291,7 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_every_value_of_the_deviations_stands_in_a_settings_file(settings: Path) -> None:
-    rows = read_deviations(DEVIATIONS)
+    rows = [row for row in read_deviations(DEVIATIONS) if row.study != "dark room"]
     assert all((settings / f"{name}.json").is_file() for name in settings_files(rows))
     found = table(rows, settings)
     assert not found["ours"].str.contains(re.escape(ABSENT)).any()
@@ -299,14 +299,17 @@ def test_every_value_of_the_deviations_stands_in_a_settings_file(settings: Path)
     assert found["setting"].is_unique
 
 
-@pytest.mark.parametrize("scale", ["dark-room-smoke", "dark-room-tiny", "paper-qwen3-4b"])
-def test_a_setting_of_a_job_that_the_other_study_has_alone_is_said_to_be_absent(scale: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("scale", ["dark-room-smoke", "hidden-rule-tiny", "paper-qwen3-4b"])
+def test_each_study_declares_its_own_settings_and_those_of_both(scale: str, tmp_path: Path) -> None:
     for name, text in resolve({"scale": scale}, PROJECT).files.items():
         write_text(tmp_path / name, text)
-    found = table(read_deviations(DEVIATIONS), tmp_path / f"results/{scale}/config").set_index("setting")["ours"]
-    assert found["training steps"] == found["pages a step"] == ABSENT
+    rows, folder = read_deviations(DEVIATIONS), tmp_path / f"results/{scale}/config"
+    found = table(rows, folder, "dark room").set_index("setting")["ours"]
+    assert not {"model", "training steps", "the 18 cells one by one"} & set(found.index)
+    steps = look_up(folder, "grpo/arm-01#grpo.steps")
+    assert f"{steps} steps" in found["recipe of the dark room's runs"]
     assert found["equivalence margin"] != ABSENT
-    assert len(found) == len(read_deviations(DEVIATIONS))
+    assert "recipe of the dark room's runs" not in set(table(rows, folder)["setting"])
 
 
 def test_engineered_headroom_and_uneven_demonstrations_are_declared_task_by_task(settings: Path) -> None:
@@ -326,7 +329,7 @@ def test_every_run_of_a_regime_is_declared(settings: Path) -> None:
 
 def test_a_changed_setting_changes_the_table_and_no_hand(settings: Path, tmp_path: Path) -> None:
     steps = look_up(settings, "grpo/grid-05#grpo.steps")
-    for name in settings_files(read_deviations(DEVIATIONS)):
+    for name in settings_files([row for row in read_deviations(DEVIATIONS) if row.study != "dark room"]):
         text = (settings / f"{name}.json").read_text()
         write_text(tmp_path / f"{name}.json", text.replace(f'"steps": {steps},', f'"steps": {steps + 1},'))
     before, after = (table(read_deviations(DEVIATIONS), folder) for folder in (settings, tmp_path))
