@@ -126,7 +126,9 @@ def test_a_folder_inside_a_result_is_checked_against_its_part_of_the_manifest(pr
     run = make("results/t/b", inputs={"checkpoint": Path("results/t/a/checkpoint")})
     assert list(run.inputs[0].files) == ["model.bin"]
     Path("results/t/a/checkpoint/model.bin").write_text("weightz")
-    with pytest.raises(SystemExit, match=r"not what its manifest says \(changed: model.bin\)"):
+    # The part alone would not be made again: the whole result has to go.
+    told = r"checkpoint: is not what its manifest says \(changed: model.bin\); delete results/t/a and run snakemake"
+    with pytest.raises(SystemExit, match=told):
         make("results/t/c", inputs={"checkpoint": Path("results/t/a/checkpoint")})
 
 
